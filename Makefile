@@ -66,15 +66,15 @@ kernel-test: setup ## Run the tests of the GPU kernels in Triton's interpreter, 
 	TRITON_INTERPRET=1 PYTHONPATH=.triton $(BIN)/pytest tests/gradients/test_row_kernels_gpu.py \
 	  tests/gradients/test_norms.py tests/gradients/test_sums.py tests/models/test_row_sums.py
 
-SPARK := pyspark py4j 'pandas<3' pyarrow pytz tzdata
-# Beside .venv, because PySpark does not support pandas 3 yet. Workers need the Python that runs the tests.
+# Spark, and what Spark Connect needs: pandas before version 3.
+SPARK := pyspark py4j 'pandas<3' pyarrow pytz tzdata grpcio grpcio-status googleapis-common-protos protobuf zstandard
 spark-test: setup ## Run the tests of Spark; Java is installed where it is missing and apt-get can.
 	@command -v java > /dev/null || { timeout 60 apt-get -qq update && \
 	  timeout 180 apt-get -qq -y install --no-install-recommends default-jre-headless; } \
 	  > /dev/null 2>&1 || echo "spark-test: no Java here and none could be installed; the tests are skipped"
 	@if command -v java > /dev/null; then \
 	  if $(BIN)/pip install --quiet --no-deps --upgrade --target .spark -c constraints.txt $(SPARK); then \
-	    PYSPARK_PYTHON=$(abspath $(BIN))/python PYTHONPATH=.spark $(BIN)/pytest tests/engines/test_spark.py; \
+	    PYTHONPATH=$(abspath .spark) $(BIN)/pytest tests/datasets/test_spark.py; \
 	  else echo "spark-test: PySpark could not be installed; the tests are skipped"; fi; fi
 
 # Beside .venv, because a server of S3 brings 60 packages that nothing else needs.

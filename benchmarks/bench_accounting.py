@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hushgraph.accounting import PoissonDraw, StepEvent, smallest_noise
 from hushgraph.accounting.accountants import PairAccountant
+from hushgraph.accounting.calibrate import smallest_noise
+from hushgraph.accounting.events import PoissonDraw, StepEvent
 
 STEPS = (10, 1000, 10_000)
 RATES = (0.001, 0.01, 0.1, 0.5, 1.0)

@@ -97,21 +97,22 @@ def make_batches(
             return RowBatches(**common, feature_norm=feature_norm), {"clipped_sum": sums}
     except ImportError:
         pass
-    batches = TreeBatches(**common, resample_every=STEPS)
     try:
-        from hushgraph.training.steps import choose_tree_sums
+        from hushgraph.training.steps import choose_tree_sums, holds_entries
+
+        common["holds_entries"] = holds_entries(model)
     except ImportError:
-        return batches, {}
+        return TreeBatches(**common, resample_every=STEPS), {}
+    batches = TreeBatches(**common, resample_every=STEPS)
     return batches, {"clipped_sum": choose_tree_sums(plan, graph.num_nodes, device)}
 
 
 def make_optimizer(model: nn.Module) -> Any:
-    """The optimiser that training has by default in the version that is imported."""
-    try:
-        from hushgraph.training.optimizers import Adam
-    except ImportError:
-        return torch.optim.Adam(model.parameters(), lr=0.01)
-    return Adam(model.parameters(), lr=0.01)
+    """The optimiser that training has by default."""
+    from hushgraph.training.optimizers import Adam
+
+    parameters = dict(model.named_parameters())
+    return Adam(parameters, {name: p.detach().clone() for name, p in parameters.items()}, lr=0.01)
 
 
 class Steps:

@@ -1,13 +1,13 @@
 """Training steps on trees of real graphs: this version against another one, interleaved in one run.
 
     python benchmarks/bench_trees.py DATA.npz... --against OTHER/src [--turns N] [--seconds S]
-        [--threads N] [--clock wall|cpu] [--only SETTINGS]
+        [--threads N] [--clock wall|cpu] [--only SETTINGS] [--epsilon E]
     python benchmarks/bench_trees.py --fill
 
 A step is what the training loop does: draw the batch and grow its trees, or take those that are kept; clipped
 sum, noise, optimiser. One GCN layer, hidden 128, features scaled to norm 6. "default" is what `hushgraph
-train --method trees --epsilon 4` chooses; "K = 3" reads edges with all training nodes in every batch, "drawn"
-with Poisson batches of at most 10,000 of them.
+train --method trees --epsilon E` chooses, E = 4 unless given; "K = 3" reads edges with all training nodes in
+every batch, "drawn" with Poisson batches of at most 10,000 of them.
 
 With `--fill` sparse features take turns with the same features written out, by the part that is not zero:
 20,000 nodes, 512 columns, hidden 128, 10,000 roots, trees that are kept and trees that are new.
@@ -64,7 +64,7 @@ def make_noise(plan: PrivacyPlan, num_nodes: int) -> Any:
     return ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error)
 
 
-def choose_settings(path: str, name: str) -> dict[str, Any]:
+def choose_settings(path: str, name: str, epsilon: float) -> dict[str, Any]:
     """The settings of a workload: the numbers are those of this version for both."""
     from hushgraph.privacy.defaults import choose_private
 
@@ -72,7 +72,7 @@ def choose_settings(path: str, name: str) -> dict[str, Any]:
     num_train = len(graph.train_idx)
     chosen = choose_private(
         num_train_nodes=num_train,
-        epsilon=4.0,
+        epsilon=epsilon,
         delta=1 / (10 * num_train),
         num_layers=1,
         num_classes=graph.num_classes,
@@ -189,6 +189,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=20.0, help="begin no turn of a workload after this")
     parser.add_argument("--only", choices=SETTINGS)
+    parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--clock", choices=list(CLOCKS), default="wall")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--fill", action="store_true")
@@ -213,7 +214,7 @@ def compare(arguments: argparse.Namespace, steps: Steps) -> None:
     with other_version(arguments.against, others, script=__file__) as other:
         for path in arguments.data:
             for name in [arguments.only] if arguments.only else SETTINGS:
-                settings = choose_settings(str(path), name)
+                settings = choose_settings(str(path), name, arguments.epsilon)
                 workload = json.dumps(settings)
                 label = (
                     f"{path.stem}, {name}: K = {settings['max_readers']}, {settings['batch_size']:,} roots"

@@ -1,6 +1,7 @@
-"""Runs on DuckDB against runs in memory, number for number, on 50 generated settings.
+"""Runs on DuckDB, or on Spark, against runs in memory, number for number, on 50 generated settings.
 
     python benchmarks/engine_settings.py [--count 50] [--record benchmarks/records/engine_settings.jsonl]
+    python benchmarks/engine_settings.py --engine spark [--record FILE]
 
 Tasks, owners of edges, kinds of identifiers, scaling, column rules and kinds of records take turns. Both runs
 draw their keys from one stream that follows from the number of the setting. Compared are the boards, the
@@ -36,7 +37,6 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import RunFolder
 
-RECORD = Path(__file__).parent / "records" / "engine_settings.jsonl"
 NODES, EDGES = 240, 1_500
 TASKS: tuple[dict[str, Any], ...] = (
     {"label": "colour", "classes": ["red", "green", "blue"]},
@@ -187,15 +187,15 @@ def small_files() -> Iterator[None]:
         _arrays._LEAST_MAPPED = real
 
 
-def run_both(folder: Path, number: int) -> dict[str, Any]:
-    """Train and predict in memory and by DuckDB; what is the same, and how far scores are apart."""
+def run_both(folder: Path, number: int, engine: str = "duckdb") -> dict[str, Any]:
+    """Train and predict in memory and by an engine; what is the same, and how far scores are apart."""
     tables, setting = write_tables(folder, number), make_setting(number)
     runs, scores = [], []
-    for engine in ("memory", "duckdb"):
+    for each in ("memory", engine):
         with test_keys(number), small_files():
-            run = hg.train(tables, engine=engine, out=folder / engine, progress=False, **setting)
+            run = hg.train(tables, engine=each, out=folder / each, progress=False, **setting)
         runs.append(run)
-        scores.append(run.predict_table(tables, engine=engine).probabilities)
+        scores.append(run.predict_table(tables, engine=each).probabilities)
     first, second = runs
     left = sorted(path.name for path in folder.iterdir() if path.name.endswith(".work"))
     weights = [dict(run.model.state_dict()) for run in runs]
@@ -242,20 +242,34 @@ def is_same(result: dict[str, Any]) -> bool:
     return all(same) and max(result["weights"], result["scores"]) <= 1e-5 and not result["left"]
 
 
+def open_session() -> None:
+    """A session that all runs use; each would open one of its own."""
+    from pyspark.sql import SparkSession
+
+    settings = {"spark.ui.enabled": False, "spark.sql.shuffle.partitions": 2, "spark.log.level": "OFF"}
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    builder.config("spark.ui.showConsoleProgress", False).getOrCreate()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--engine", choices=["duckdb", "spark"], default="duckdb")
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     # Threads would draw keys in another order each time.
     torch.set_num_threads(1)
     numba.set_num_threads(1)
+    if arguments.engine == "spark":
+        open_session()
     lines, wrong = [], 0
     for number in range(arguments.count):
         with tempfile.TemporaryDirectory() as folder:
-            result = run_both(Path(folder), number)
+            result = run_both(Path(folder), number, arguments.engine)
         wrong += not is_same(result)
         lines.append(json.dumps(result))
         print(lines[-1], flush=True)

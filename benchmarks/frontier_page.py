@@ -11,9 +11,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from hushgraph.plots import canvas
 from hushgraph.reproduction import spec
-from hushgraph.reproduction.frontier import FrontierTable, build_frontier
-from hushgraph.reproduction.measurements import read_records
+from hushgraph.reproduction.figures import build_frontier_figure
+from hushgraph.reproduction.records import Records
+from hushgraph.reproduction.tables import FrontierTable, build_frontier, format_markdown
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "records" / "frontier" / "records.jsonl"
@@ -35,7 +37,7 @@ _PLACE = re.compile(r"(<!-- frontier (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", 
 def read_table() -> FrontierTable:
     """The lines of the committed records that were measured with every seed."""
     experiment = spec.load("frontier")
-    table = build_frontier(experiment, read_records(RECORDS))
+    table = build_frontier(experiment, Records(RECORDS).all)
     return replace(table, lines=tuple(line for line in table.lines if len(line.runs) == experiment.seeds))
 
 
@@ -43,9 +45,10 @@ def fill(page: str, frontier: FrontierTable) -> str:
     """Return the page with its tables written anew."""
 
     def write_table(place: re.Match[str]) -> str:
-        name = place["name"]
-        table = _overview(frontier) if name == "overview" else frontier.markdown(name)
-        return f"{place[1]}\n{table}\n\n{place[3]}"
+        if place["name"] == "overview":
+            return f"{place[1]}\n{_overview(frontier)}\n\n{place[3]}"
+        heads, *rows = frontier.grids()[place["name"]]
+        return f"{place[1]}\n{format_markdown(heads, rows, '---:')}\n{place[3]}"
 
     return _PLACE.sub(write_table, page)
 
@@ -56,7 +59,7 @@ def _overview(frontier: FrontierTable) -> str:
     shown = " / ".join(f"{epsilon:g}" for epsilon in EPSILONS)
     heads = [f"at epsilon {shown}", *PRIVATE, *CEILINGS]
     table = [heads, ["---"] * len(heads)]
-    for data in frontier.graphs:
+    for data in frontier.grids():
         private = [
             " / ".join(cells.get((data, row, epsilon), "") for epsilon in EPSILONS)
             for row in PRIVATE.values()
@@ -70,7 +73,8 @@ def main() -> None:
     frontier = read_table()
     for path in PAGES:
         path.write_text(fill(path.read_text(encoding="utf-8"), frontier), encoding="utf-8")
-    frontier.draw(FIGURE)
+    with canvas.drawing():
+        canvas.save(build_frontier_figure(frontier), FIGURE, title=frontier.title)
 
 
 if __name__ == "__main__":

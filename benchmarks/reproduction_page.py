@@ -14,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hushgraph._text import rounded_up
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.figures import draw
-from hushgraph.reproduction.measurements import Measurement, group_records, read_records
+from hushgraph.reproduction.measurements import Measurement, group_records
+from hushgraph.reproduction.records import Records
+from hushgraph.reproduction.tables import format_holds
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "records" / "reproduction" / "records.jsonl"
@@ -65,7 +66,7 @@ def _models(found: Sequence[Measurement]) -> list[list[str]]:
                 _accuracy(cell),
                 "" if published is None else f"{published:.3f}",
                 "" if cell.claimed is None or cell.mode == "sound" else f"{cell.claimed:g}",
-                _holds(cell),
+                format_holds(cell.holds, cell.if_public),
             ]
         )
     return lines
@@ -110,19 +111,13 @@ def _accuracy(cell: Measurement) -> str:
     return f"{mean}\u00a0±\u00a0{100 * cell.spread:.2f}" if len(cell.accuracy) > 1 else mean
 
 
-def _holds(cell: Measurement) -> str:
-    if cell.holds is not None:
-        return rounded_up(cell.holds)
-    return "none" if cell.if_public is None else f"none ({rounded_up(cell.if_public)})"
-
-
 def _markdown(lines: Iterable[Sequence[Any]]) -> str:
     head, *rest = lines
     return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *rest])
 
 
 def main() -> None:
-    records = ordered(read_records(RECORDS))
+    records = ordered(Records(RECORDS).all)
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), group_records(records)), encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         for path in draw(records, Path(folder)):

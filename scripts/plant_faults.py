@@ -3,9 +3,11 @@
     python scripts/plant_faults.py                   all of tests/faults/faults.toml
     python scripts/plant_faults.py NAME ...          some of them
     python scripts/plant_faults.py --jobs 1          one at a time; two unless given
+    python scripts/plant_faults.py --part 1/2        the first, third, fifth ... of them
 
 The same tests must pass on a copy without a fault first. Which test saw which fault is written to
-benchmarks/records/faults.jsonl. The exit code is 0 if every fault was seen.
+benchmarks/records/faults.jsonl, or to the file of `--record`, as soon as it is known. The exit code is 0 if
+every fault was seen.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import argparse
 import ast
 import contextlib
 import json
+import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +27,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -187,25 +191,45 @@ def try_fault(fault: Fault, clean: Path, folder: Path) -> dict[str, Any]:
     return {**line, "seen_by": seen_by, "seconds": round(outcome.seconds, 1)}
 
 
-def write_record(faults: Sequence[Fault], lines: Iterable[dict[str, Any]]) -> None:
+def read_record(path: Path) -> dict[str, dict[str, Any]]:
+    """The lines of a record by the names of their faults."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return {line["name"]: line for line in lines}
+
+
+def write_record(faults: Sequence[Fault], lines: Iterable[dict[str, Any]], path: Path) -> None:
     """Replace the lines of these faults; those of faults that are no longer listed go."""
-    known = [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
-    by_name = {line["name"]: line for line in (*known, *lines)}
+    by_name = read_record(path) | {line["name"]: line for line in lines}
     kept = [by_name[fault.name] for fault in faults if fault.name in by_name]
-    RECORD.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+
+
+def read_part(text: str) -> tuple[int, int]:
+    """A part such as "1/2": its number from 1, and how many there are."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise argparse.ArgumentTypeError(f"{text}: expected I/N with 1 <= I <= N, such as 1/2")
+    return int(found[1]), int(found[2])
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Check that the tests see planted faults.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="Names of faults; all unless given.")
     parser.add_argument("--jobs", type=int, default=2, help="Faults that are tried at a time.")
+    parser.add_argument("--part", type=read_part, default=(1, 1), metavar="I/N", help="Every Nth of them.")
+    parser.add_argument("--record", type=Path, default=RECORD, metavar="FILE", help="Where lines go.")
     given = parser.parse_args(arguments)
     listed = read_faults()
     unknown = sorted(set(given.names) - {fault.name for fault in listed})
     if unknown or given.jobs < 1:
         parser.error(f"unknown faults: {', '.join(unknown)}" if unknown else "--jobs: expected at least 1")
-    faults = [fault for fault in listed if not given.names or fault.name in given.names]
+    part, parts = given.part
+    faults = [fault for fault in listed if not given.names or fault.name in given.names][part - 1 :: parts]
+    # Those that took longest last time begin, so that no job waits for one of them in the end.
+    earlier = {name: line["seconds"] for name, line in read_record(RECORD).items()}
+    faults.sort(key=lambda fault: earlier.get(fault.name, math.inf), reverse=True)
     begin = time.monotonic()
+    lines: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="hushgraph-faults-") as name:
         clean = Path(name) / "clean"
         # Without what was compiled before: it may be older than what it was compiled from.
@@ -217,8 +241,10 @@ def main(arguments: Sequence[str]) -> int:
             return 1
         print(f"All named tests pass without a fault ({time.monotonic() - begin:.0f} s).", flush=True)
         with ThreadPoolExecutor(given.jobs) as workers:
-            lines = list(workers.map(lambda fault: try_fault(fault, clean, Path(name)), faults))
-    write_record(listed, lines)
+            tried = [workers.submit(try_fault, fault, clean, Path(name)) for fault in faults]
+            for each in as_completed(tried):
+                lines.append(each.result())
+                write_record(listed, lines[-1:], given.record)
     seen = sum(line["seen_by"] is not None for line in lines)
     print(f"{seen} of {len(lines)} faults were seen in {time.monotonic() - begin:.0f} s.")
     return 0 if seen == len(lines) else 1

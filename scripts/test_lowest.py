@@ -33,7 +33,6 @@ TESTS = (
     "tests/cli/test_predict_new.py",
     "tests/cli/test_train.py",
     "tests/datasets",
-    "tests/engines/test_duck.py",
     "tests/export",
     "tests/graph",
     "tests/inference",

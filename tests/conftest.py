@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import itertools
@@ -45,6 +46,7 @@ def prepare() -> None:
     import typer.main
 
     from hushgraph.cli import app
+    from hushgraph.figures import describe
 
     torch.set_num_threads(1)
     numba.set_num_threads(1)
@@ -55,6 +57,38 @@ def prepare() -> None:
     build = functools.cache(app.build_app)
     app.build_app = lambda names=tuple(app._COMMANDS): build(tuple(names))
     typer.main.get_command = functools.cache(typer.main.get_command)
+    lend_databases()
+    # Intervals of figures take more time than most runs of tests. `exact_intervals` has all draws.
+    describe._NOISE_DRAWS, describe._SAMPLING_DRAWS = 400, 100
+
+
+def lend_databases() -> None:
+    """Open databases of files inside one DuckDB: starting one takes 10 ms, more than reading small tables."""
+    import duckdb
+
+    connect, numbers = duckdb.connect, itertools.count()
+    shared: list[duckdb.DuckDBPyConnection] = []
+
+    @contextlib.contextmanager
+    def lend(path: str, config: dict[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
+        if not shared:
+            shared.append(connect())
+        name = f"lent{next(numbers)}"
+        with shared[0].cursor() as connection:
+            for setting, value in config.items():
+                connection.execute(f"SET {setting} = '{value}'")
+            connection.execute(f"ATTACH '{path}' AS {name}")
+            connection.execute(f"USE {name}")
+            try:
+                yield connection
+            finally:
+                connection.execute("USE memory")
+                connection.execute(f"DETACH {name}")
+
+    def choose(path: str = ":memory:", **settings: Any) -> Any:
+        return lend(path, **settings) if path.endswith("/tables") else connect(path, **settings)
+
+    duckdb.connect = choose
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -115,6 +149,26 @@ def run(
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture(scope="module")
+def exact_intervals() -> Iterator[None]:
+    """Ends of intervals of figures come from as many draws as in the product."""
+    from hushgraph.figures import describe
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(describe, "_NOISE_DRAWS", 4000)
+        patch.setattr(describe, "_SAMPLING_DRAWS", 500)
+        yield
+
+
+@pytest.fixture
+def small_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain checks of a third as many rows: every fault is as plain there."""
+    from hushgraph.audit import watched
+
+    monkeypatch.setattr(watched, "_NODES", 80)
+    monkeypatch.setattr(watched, "_EDGES", 400)
 
 
 @pytest.fixture

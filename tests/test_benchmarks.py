@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmark_scripts import ROOT
+from effort import IS_THOROUGH
 
 SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
 # pyspark and others that a script needs and that need not be installed.
@@ -27,6 +28,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.skipif(not IS_THOROUGH, reason="`make thorough` imports them; here names are looked up")
 def test_all_of_them_import() -> None:
     names = [path.stem for path in SCRIPTS]
     paths = os.pathsep.join([str(ROOT / "benchmarks"), str(ROOT / "src"), str(ROOT / "tests" / "helpers")])

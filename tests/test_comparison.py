@@ -57,6 +57,17 @@ def literal(**others: Any) -> Comparison:
     return Comparison(**usual | others)
 
 
+def test_weights_of_tables_are_read_once_for_all_runs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    people = [f"p{n},{rng.normal():.2f},{n % 2}" for n in range(120)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,age,label", *people]) + "\n")
+    pairs = [f"p{a},p{b},{rng.random():.2f}" for a, b in rng.integers(0, 120, (200, 2))]
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target,amount", *pairs]) + "\n")
+    compared = compare(tmp_path, epsilon=6.0, edge_weight="amount:log1p", num_classes=2, **QUICK)
+    for run in compared.runs.values():
+        assert [each.is_weighted for each in run.folder.relations] == [True]
+
+
 def test_rows_are_what_the_runs_reached(found: Comparison, graph: Graph) -> None:
     assert tuple(row.name for row in found.entries) == NAMES == tuple(found.runs)
     for name, entry in zip(NAMES, found.entries, strict=True):

@@ -31,7 +31,6 @@ def test_these_are_the_names() -> None:
         "TreePlan",
         "Run",
         "datasets",
-        "engines",
         "resume",
         "train",
         "Comparison",

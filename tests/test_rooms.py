@@ -42,7 +42,6 @@ FLOW = (
     ("/settings",),
     ("methods",),
     ("training",),
-    ("engines",),
     ("comparison", "/estimator"),
     ("audit", "reproduction"),
     ("cli",),

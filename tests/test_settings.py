@@ -190,3 +190,23 @@ def test_a_new_entry_is_an_argument_and_a_flag(monkeypatch: pytest.MonkeyPatch) 
     app.command()(command)
     app(["--patience", "7"], standalone_mode=False)
     assert app_result["patience"] == 7
+
+
+LISTS = {entry.name: entry for entry in TABLE.values() if entry.metavar in ("A,B,...", "COL[,COL...]")}
+VALUES = {entry.name: entry for entry in TABLE.values() if entry.metavar == "COL=A|B"}
+
+
+@pytest.mark.parametrize("name", LISTS | VALUES)
+def test_repeats_of_a_list_flag_add_up(name: str) -> None:
+    entry = TABLE[name]
+    assert entry.repeats
+    assert entry.read is not None
+    if name in LISTS:
+        assert entry.read(["a,b", "c"]) == entry.read(["a", "b", "c"]) == ["a", "b", "c"]
+    else:
+        assert entry.read(["k=a|b", "l=d", "k=c"]) == {"k": ["a", "b", "c"], "l": ["d"]}
+
+
+def test_the_list_flags_are_found() -> None:
+    assert {"features", "ignore", "classes", "label", "missing", "percent", "booleans"} < LISTS.keys()
+    assert VALUES.keys() == {"categorical", "group", "relation", "cycles"}

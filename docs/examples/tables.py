@@ -1,6 +1,6 @@
 """Tables as people have them, made up: the data of the tutorials.
 
-    python docs/examples/tables.py bank             accounts and transfers, 1.5% of the accounts fraudulent
+    python docs/examples/tables.py bank             accounts, transfers and logins; 1.5% are fraudulent
     python docs/examples/tables.py hospital         patients, contacts, and days that they stayed
     python docs/examples/tables.py social           users, whom they follow, and the genres that they like
     python docs/examples/tables.py views            channels, whom they mention, and how often they are seen
@@ -23,20 +23,26 @@ import numpy as np
 import numpy.typing as npt
 
 Columns = dict[str, npt.NDArray[Any]]
+Ints = npt.NDArray[np.int64]
 SEED = 7
 FRAUDULENT = 0.015
-# How much of what decides fraud no column tells.
-LUCK = 0.9
+# How much of what decides fraud no column tells, of somebody alone and of somebody whom a ring has recruited.
+LUCK, LUCK_IN_RINGS = 0.9, 3.0
+# The part of fraud that is organised, and how many accounts and phones a ring has.
+ORGANISED, RING_SIZES, RING_PHONES = 0.6, (5, 30), (2, 4)
+HOUSEHOLDS = (0.45, 0.35, 0.12, 0.08)
+# Devices that anybody may use, and how many people do.
+PUBLIC_DEVICES, USE_PUBLIC = 60, 0.04
 
 
 def write_bank(folder: Path, accounts: int = 30_000) -> None:
-    """Write accounts.csv, with semicolons and decimal commas, and three months of transfers."""
+    """Write accounts.csv, with semicolons and decimal commas, three months of transfers, and logins.csv."""
     rng = np.random.default_rng(SEED)
     columns = draw_accounts(rng, accounts)
-    is_fraud = draw_fraud(rng, columns)
+    ring, is_fraud = draw_fraud(rng, columns)
     channel = rng.choice(["app", "branch", "web"], accounts)
     last = date(2024, 12, 31)
-    names = [f"account{n:06}" for n in range(accounts)]
+    names = np.array([f"account{n:06}" for n in range(accounts)])
     rows = [
         [
             f"Holder {n % (accounts - 12)}",
@@ -57,18 +63,101 @@ def write_bank(folder: Path, accounts: int = 30_000) -> None:
     head = ["holder", "account", "income", "age", "balance", "largest transfer", "opened", "logins"]
     head += ["countries", "paid in cash", "channel", "fraud"]
     write(folder / "accounts.csv", head, rows, ";")
-    source = np.repeat(np.arange(accounts), 5)
-    target = rng.integers(0, accounts, len(source))
-    rings = np.flatnonzero(is_fraud)
-    to_ring = is_fraud[source] & (rng.random(len(source)) < 0.3)
-    target[to_ring] = rng.choice(rings, int(to_ring.sum()))
-    amount = rng.lognormal(4, 1.5, len(source))
+    source, target, amount = draw_transfers(rng, ring, is_fraud)
+    users, devices = draw_logins(rng, ring)
+    times = 1 + rng.poisson(7, (3, len(users)))
+    # Logins are in the columns of transfers, as a warehouse exports both: the amount is how often.
+    head = ["booked", "payer", "payee", "amount"]
     for month, delimiter in ((1, ";"), (2, ","), (3, ";")):
         mine = range(month - 1, len(source), 3)
-        head = ["booked", "payer", "payee", "amount"]
         booked = f"{date(2024, month, 28)}"
         moved = ([booked, names[source[n]], names[target[n]], european(amount[n])] for n in mine)
         write(folder / f"transfers_{month:02}.csv", head, moved, delimiter)
+        each = zip(users, devices, times[month - 1], strict=True)
+        used = ([booked, names[n], f"device{device:06}", often] for n, device, often in each)
+        write(folder / f"logins_{month:02}.csv", head, used, ";")
+
+
+def draw_fraud(rng: np.random.Generator, columns: Columns) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """The ring of every account, -1 of most, and who is fraudulent: rings, and some alone.
+
+    Whoever acts alone has the highest sum of what the columns say, each by its rank, and of luck. A ring
+    looks for the same, and has to take what it finds: there is more luck in it.
+    """
+    signs = {"income": -0.6, "age": -0.7, "balance": -0.5, "largest_transfer": 1.0, "days_open": -1.0}
+    signs |= {"logins": 0.6, "countries": 0.9, "share_in_cash": 1.0}
+    told = np.sum([sign * normal_rank(columns[name]) for name, sign in signs.items()], axis=0)
+    told = told / np.std(told)
+    count = round(FRAUDULENT * len(told))
+    recruited = told + LUCK_IN_RINGS * rng.normal(size=len(told))
+    members = np.argsort(-recruited)[: round(ORGANISED * count)]
+    ring = np.full(len(told), -1)
+    ring[rng.permutation(members)] = draw_groups(rng, len(members), *RING_SIZES)
+    alone = told + LUCK * rng.normal(size=len(told))
+    alone[members] = -np.inf
+    is_fraud = ring >= 0
+    is_fraud[np.argsort(-alone)[: count - len(members)]] = True
+    return ring, is_fraud
+
+
+def draw_groups(rng: np.random.Generator, count: int, least: int, most: int) -> Ints:
+    """Numbers of groups, one behind the other, each of a size between these; the last may be smaller."""
+    sizes = rng.integers(least, most + 1, count // least + 1)
+    return np.repeat(np.arange(len(sizes)), sizes)[:count]
+
+
+def draw_transfers(
+    rng: np.random.Generator, ring: Ints, is_fraud: npt.NDArray[np.bool_]
+) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+    """Who pays whom how much: everybody five times, one in seven large, as rents are.
+
+    Three in ten payments of a fraudulent account go to another one, in a ring to one of the ring, and pass on
+    what was taken: about a thousand euros.
+    """
+    source = np.repeat(np.arange(len(ring)), 5)
+    target = rng.integers(0, len(ring), len(source))
+    amount = np.where(
+        rng.random(len(source)) < 1 / 7,
+        rng.lognormal(6.8, 0.4, len(source)),
+        rng.lognormal(3.5, 1.2, len(source)),
+    )
+    passed_on = is_fraud[source] & (rng.random(len(source)) < 0.3)
+    target[passed_on] = rng.choice(np.flatnonzero(is_fraud), int(passed_on.sum()))
+    for number in range(ring.max() + 1):
+        inside = passed_on & (ring[source] == number)
+        target[inside] = rng.choice(np.flatnonzero(ring == number), int(inside.sum()))
+    amount[passed_on] = rng.lognormal(7.0, 0.5, int(passed_on.sum()))
+    return source, target, amount
+
+
+def draw_logins(rng: np.random.Generator, ring: Ints) -> tuple[Ints, Ints]:
+    """Which account was used from which device: its owner's, the household's, a public one, a ring's.
+
+    Everybody has a phone. Of a household with several accounts, half use a device of the household too. An
+    account of a ring is used from two of the ring's phones; half of them from their owner's phone as well.
+    """
+    count = len(ring)
+    everybody = np.arange(count)
+    sizes = rng.choice([1, 2, 3, 4], count, p=HOUSEHOLDS)
+    household = rng.permutation(np.repeat(everybody, sizes)[:count])
+    is_shared = (np.bincount(household, minlength=count)[household] > 1) & (rng.random(count) < 0.5)
+    has_own = (ring < 0) | (rng.random(count) < 0.5)
+    is_public = rng.random(count) < USE_PUBLIC
+    uses = [
+        (everybody[has_own], everybody[has_own]),
+        (everybody[is_shared], count + household[is_shared]),
+        (everybody[is_public], 2 * count + rng.integers(0, PUBLIC_DEVICES, int(is_public.sum()))),
+    ]
+    first = 2 * count + PUBLIC_DEVICES
+    for number in range(ring.max() + 1):
+        members = np.flatnonzero(ring == number)
+        phones = int(rng.integers(RING_PHONES[0], RING_PHONES[1] + 1))
+        for member in members:
+            uses.append((np.full(2, member), first + rng.choice(phones, 2, replace=False)))
+        first += phones
+    users, devices = (np.concatenate(each) for each in zip(*uses, strict=True))
+    # What a device is called says nothing about who uses it.
+    return users, rng.permutation(first)[devices]
 
 
 def draw_accounts(rng: np.random.Generator, count: int) -> Columns:
@@ -84,15 +173,6 @@ def draw_accounts(rng: np.random.Generator, count: int) -> Columns:
         "countries": rng.poisson(1.2, count),
         "share_in_cash": rng.beta(1.2, 6, count).round(4),
     }
-
-
-def draw_fraud(rng: np.random.Generator, columns: Columns) -> npt.NDArray[np.bool_]:
-    """Who is fraudulent: the highest sums of what the columns say, each by its rank, and of luck."""
-    signs = {"income": -0.6, "age": -0.7, "balance": -0.5, "largest_transfer": 1.0, "days_open": -1.0}
-    signs |= {"logins": 0.6, "countries": 0.9, "share_in_cash": 1.0}
-    score = np.sum([sign * normal_rank(columns[name]) for name, sign in signs.items()], axis=0)
-    score = score / np.std(score) + LUCK * rng.normal(size=len(score))
-    return np.asarray(score >= np.quantile(score, 1 - FRAUDULENT))
 
 
 def normal_rank(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph import datasets as datasets
-    from hushgraph import engines as engines
     from hushgraph.comparison import Comparison as Comparison
     from hushgraph.comparison import compare as compare
     from hushgraph.datasets.tables.check import Check as Check
@@ -74,7 +73,6 @@ __all__ = [
     "check",
     "compare",
     "datasets",
-    "engines",
     "prepare",
     "resume",
     "train",
@@ -115,13 +113,12 @@ _HOMES = {
     "resume": "training.train",
     "train": "training.train",
 }
-_SUBPACKAGES = ("datasets", "engines")
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, so that `import hushgraph` stays fast."""
-    if name in _SUBPACKAGES:
-        return import_module(f"hushgraph.{name}")
+    if name == "datasets":
+        return import_module("hushgraph.datasets")
     if name in _HOMES:
         value = getattr(import_module(f"hushgraph.{_HOMES[name]}"), name)
         globals()[name] = value

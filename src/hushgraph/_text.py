@@ -11,6 +11,14 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from hushgraph.errors import InputError
 
+SPARK_TABLE = "spark-table:"
+"""What the name of a table in the catalog of Spark begins with."""
+
+
+def is_elsewhere(text: str) -> bool:
+    """Whether Spark alone reads this: an address such as hdfs://..., or a table of its catalog."""
+    return "://" in text or text.startswith(SPARK_TABLE)
+
 
 def rounded_up(value: float, *, decimals: int = 2) -> str:
     """Format a number with fixed decimals, rounded up; numbers below 1 have three significant digits."""

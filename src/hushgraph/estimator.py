@@ -70,6 +70,7 @@ class NodeEstimator(ABC):
     epsilon_: float
     n_features_in_: int
 
+    _kind: ClassVar[str]
     _settings: ClassVar[Mapping[str, Setting]] = {}
     # Of X, y and graph: the labels that `fit` was given. A row of the training split needs its own to be
     # predicted, because what it cast itself is taken off its reading.
@@ -258,9 +259,12 @@ class NodeEstimator(ABC):
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn wants to know about an estimator; only scikit-learn asks."""
         kinds = import_module("sklearn.utils")
+        is_classifier = self._kind == "classifier"
         return kinds.Tags(
-            estimator_type=None,
+            estimator_type=self._kind,
             target_tags=kinds.TargetTags(required=False),
+            classifier_tags=kinds.ClassifierTags(multi_label=True) if is_classifier else None,
+            regressor_tags=None if is_classifier else kinds.RegressorTags(),
             input_tags=kinds.InputTags(two_d_array=False, sparse=True),
             non_deterministic=self.seed is None,
         )
@@ -329,6 +333,7 @@ class NodeClassifier(NodeEstimator):
 
     classes_: npt.NDArray[Any]
 
+    _kind = "classifier"
     _settings: ClassVar[Mapping[str, Setting]] = {
         name: entry for name, entry in TABLE.items() if name not in _OF_NUMBERS
     }
@@ -402,13 +407,6 @@ class NodeClassifier(NodeEstimator):
             self._classes = None
         self.classes_ = run.classes if self._classes is None else self._classes
 
-    def __sklearn_tags__(self) -> Any:
-        """What scikit-learn wants to know about an estimator; only scikit-learn asks."""
-        tags, kinds = super().__sklearn_tags__(), import_module("sklearn.utils")
-        tags.estimator_type = "classifier"
-        tags.classifier_tags = kinds.ClassifierTags(multi_label=True)
-        return tags
-
 
 class NodeRegressor(NodeEstimator):
     """Predicts a number for every node of a graph, trained with node-level differential privacy.
@@ -440,6 +438,7 @@ class NodeRegressor(NodeEstimator):
         ((200,), True)
     """
 
+    _kind = "regressor"
     _settings: ClassVar[Mapping[str, Setting]] = {
         name: entry for name, entry in TABLE.items() if name not in _OF_CLASSES
     }
@@ -467,13 +466,6 @@ class NodeRegressor(NodeEstimator):
     def _check_task(self, data: Any) -> None:
         if isinstance(data, Graph) and not isinstance(data.task, Number):
             raise InputError(f"data: its labels are {data.task.question}, not numbers; use NodeClassifier")
-
-    def __sklearn_tags__(self) -> Any:
-        """What scikit-learn wants to know about an estimator; only scikit-learn asks."""
-        tags, kinds = super().__sklearn_tags__(), import_module("sklearn.utils")
-        tags.estimator_type = "regressor"
-        tags.regressor_tags = kinds.RegressorTags()
-        return tags
 
 
 def _require_graph(y: Any, graph: Any) -> None:

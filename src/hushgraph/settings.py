@@ -7,7 +7,7 @@ settings in `docs/command-line.md` are made from the entries below. A new settin
 import difflib
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import UnionType
@@ -71,7 +71,7 @@ class Setting:
         excluded: commands that do not take some of its choices, and those choices.
         trees: whether it belongs to trees alone: a run that gives it is a run on trees.
         negated: whether its flag switches it off.
-        column: the field of `Columns` that it fills in.
+        column: the field of `Columns` that it fills in; of the same name where it is empty.
         read: turns the text of its flag into the value; a list of texts if the flag may be repeated.
         repeats: whether the flag may be given several times.
     """
@@ -120,30 +120,49 @@ def list_values(hint: Any) -> tuple[str, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
-def _split_pairs(flag: str, example: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The columns of a flag such as `--hash city=16` and what each holds."""
-    given = set()
+def _read_pairs(
+    flag: str, example: str, values: Iterable[str], *, convert: Callable[[str], Any] = str, expected: str = ""
+) -> dict[str, Any]:
+    """The columns of a flag such as `--hash city=16`, and what each holds; ValueError is not `expected`."""
+    pairs: dict[str, Any] = {}
     for value in values:
-        column, equals, rest = split_pair(value)
-        if not (column and equals and rest):
+        column, equals, text = split_pair(value)
+        if not (column and equals and text):
             raise InputError(f"{flag}={value!r}: expected a column and what it holds, as {example}")
-        if column in given:
+        if column in pairs:
             raise InputError(f"{flag}={value!r}: column {column!r} was given before; give it once")
-        given.add(column)
-        yield column, rest
+        try:
+            pairs[column] = convert(text)
+        except ValueError:
+            raise InputError(f"{flag}={value}: expected {expected.replace('COL', column)}") from None
+    return pairs
 
 
-def _read_categories(values: Sequence[str]) -> dict[str, list[str]]:
-    return {column: split_list(text, "|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
+def _read_rules(values: Iterable[str], *, convert: Callable[[str], Any] = str) -> dict[str, Any]:
+    """The rules of a flag such as `--decimal ,`, by column; one without a column is for every column."""
+    rules: dict[str, Any] = {}
+    for value in values:
+        column, equals, rule = split_pair(value) if "=" in value else ("", "", value)
+        rules[column if equals else EVERY_NUMBER] = convert(rule)
+    return rules
 
 
 def read_names(values: Sequence[str]) -> list[str]:
-    """The names of a flag such as `--ignore a,b`, which may be repeated."""
+    """The names of a flag such as `--ignore a,b`; repeats of the flag add up."""
     return [name for value in values for name in split_list(value)]
 
 
-def _read_label(text: str) -> str | list[str]:
-    columns = split_list(text)
+def _read_values(values: Sequence[str], *, flag: str, example: str = "COL=A|B") -> dict[str, list[str]]:
+    """The values of a flag such as `--group region=north|south`, by column; repeats of the flag add up."""
+    by_column: dict[str, list[str]] = {}
+    for value in values:
+        for column, listed in _read_pairs(flag, example, [value], convert=_split_values).items():
+            by_column.setdefault(column, []).extend(listed)
+    return by_column
+
+
+def _read_label(values: Sequence[str]) -> str | list[str]:
+    columns = read_names(values)
     return columns[0] if len(columns) == 1 else columns
 
 
@@ -160,98 +179,45 @@ def _read_weights(values: Sequence[str]) -> dict[str, float] | str:
     """The weights of `--class-weight`, by class; a text without "=" is refused where classes are known."""
     if any("=" not in value for value in values):
         return next(value for value in values if "=" not in value)
-    weights = {}
-    for name, number in _split_pairs("class-weight", "NAME=0.1", values):
-        try:
-            weights[name] = float(number)
-        except ValueError:
-            raise InputError(f"class-weight={name}={number}: expected a number from 0 to 1") from None
-    return weights
+    return _read_pairs("class-weight", "NAME=0.1", values, convert=float, expected="a number from 0 to 1")
 
 
-def _read_groups(value: str) -> dict[str, list[str]]:
-    if "=" not in value:
-        raise InputError(
-            f"group={value!r}: expected a column and its declared values, as region=north|south; values are "
-            "never looked up in the data"
-        )
-    return {column: split_list(text, "|") for column, text in _split_pairs("group", "COL=A|B", [value])}
-
-
-def _read_relations(value: str) -> dict[str, list[str]]:
-    if "=" not in value:
-        raise InputError(
-            f"relation={value!r}: expected a column and its declared values, as kind=calls|pays; values are "
-            "never looked up in the data"
-        )
-    return {column: split_list(text, "|") for column, text in _split_pairs("relation", "COL=A|B", [value])}
-
-
-def _read_buckets(values: Sequence[str]) -> dict[str, int]:
-    buckets = dict(_split_pairs("hash", "COL=16", values))
-    for column, number in buckets.items():
-        if not number.isdecimal():
-            raise InputError(f"hash={column}={number}: expected a number of buckets, as {column}=16")
-    return {column: int(number) for column, number in buckets.items()}
+def _read_declared(values: Sequence[str], *, flag: str, example: str) -> dict[str, list[str]]:
+    """The same, of flags whose values are never looked up in the data."""
+    for value in values:
+        if "=" not in value:
+            raise InputError(
+                f"{flag}={value!r}: expected a column and its declared values, as {example}; values are "
+                "never looked up in the data"
+            )
+    return _read_values(values, flag=flag)
 
 
 def _read_constants(values: Sequence[str]) -> dict[str, float]:
     """The constants of `--fill`, by column; a number alone is for every column of numbers."""
-    constants: dict[str, float] = {}
-    for value in values:
-        column, equals, number = split_pair(value) if "=" in value else ("", "", value)
-        try:
-            constants[column if equals else EVERY_NUMBER] = float(number)
-        except ValueError:
-            raise InputError(
-                f"fill={value!r}: expected a number, as 0, or a column and one, as COL=0"
-            ) from None
-    return constants
+    try:
+        return _read_rules(values, convert=float)
+    except ValueError:
+        raise InputError(
+            f"fill={', '.join(values)!r}: expected a number, as 0, or a column and one, as COL=0"
+        ) from None
 
 
-def _read_scales(values: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The constants of `--scale`, by column."""
-    scales: dict[str, dict[str, Any]] = {}
-    for column, text in _split_pairs("scale", "COL=40,15", values):
-        centre, _, rest = text.partition(",")
-        spread, comma, log = rest.partition(",")
-        try:
-            numbers = {"centre": float(centre), "spread": float(spread)}
-        except ValueError:
-            numbers = {}
-        if not numbers or (comma and log != "log"):
-            raise InputError(
-                f"scale={column}={text}: expected a centre and a spread, as {column}=40,15, and perhaps log"
-            )
-        scales[column] = {**numbers, "log": bool(log)}
-    return scales
+def _read_scale(text: str) -> dict[str, Any]:
+    """What `--scale` says of a column."""
+    centre, spread, *log = text.split(",")
+    if log not in ([], ["log"]):
+        raise ValueError(text)
+    return {"centre": float(centre), "spread": float(spread), "log": bool(log)}
 
 
-def _read_cycles(values: Sequence[str]) -> dict[str, list[str]]:
-    return {
-        column: split_list(text, "|") for column, text in _split_pairs("cycles", "COL=weekday|month", values)
-    }
-
-
-def _read_days(values: Sequence[str]) -> dict[str, str]:
-    return dict(_split_pairs("date", "COL=2000-01-01", values))
-
-
-def _read_rules(values: Sequence[str]) -> dict[str, str]:
-    """The rules of a flag such as `--decimal ,`, by column; one without a column is for every column."""
-    rules: dict[str, str] = {}
-    for value in values:
-        column, equals, rule = split_pair(value) if "=" in value else ("", "", value)
-        rules[column if equals else EVERY_NUMBER] = rule
-    return rules
-
-
+_split_values = partial(split_list, separator="|")
 _budget, _reads = partial(Setting, section="Budget"), partial(Setting, section="What training may read")
 _model, _training = partial(Setting, section="Model"), partial(Setting, section="Training")
+_python = partial(_training, commands=())
 _data, _run = partial(Setting, section="Data"), partial(Setting, section="Run and output")
-_table = partial(Setting, section="Tables (CSV or Parquet)", commands=_TABLES)
-_list = partial(_table, metavar="A,B,...", read=split_list)
-_names = partial(_table, metavar="A,B,...", read=read_names, repeats=True)
+_table = partial(Setting, section="Tables (CSV or Parquet)", commands=_TABLES, column="")
+_list = partial(_table, metavar="A,B,...", read=read_names, repeats=True)
 SECTIONS = (
     "Budget",
     "What training may read",
@@ -410,62 +376,43 @@ class Settings(TypedDict, total=False):
         float | None,
         _training("Learning rate, falling to 0. [lower the more noise]", flag="lr", commands=_TRAIN),
     ]
-    momentum: Annotated[
-        float | None, _training("Of sgd; the first beta of adam. [0.7; 0.9 without privacy]", commands=())
-    ]
+    momentum: Annotated[float | None, _python("Of sgd; the first beta of adam. [0.7; 0.9 without privacy]")]
     list_size: Annotated[
-        float | None,
-        _training("Scale of the size of a row's list as an input of a billboard. [by task]", commands=()),
+        float | None, _python("Scale of the size of a row's list as an input of a billboard. [by task]")
     ]
     own_place: Annotated[
-        bool | None,
-        _training("The board at a row's own place is an input of a billboard. [by task]", commands=()),
+        bool | None, _python("The board at a row's own place is an input of a billboard. [by task]")
     ]
     feature_norm: Annotated[
         float | None,
-        _training(
-            "Every row of features is scaled to this norm, from that row alone; 0 leaves them. [6]",
-            commands=(),
-        ),
+        _python("Every row of features is scaled to this norm, from that row alone; 0 leaves them. [6]"),
     ]
     schedule: Annotated[
         choices.Schedule,
-        _training(
-            "cosine takes the learning rate to 0 at the last step. [cosine]",
-            TrainingConfig.schedule,
-            commands=(),
-        ),
+        _python("cosine takes the learning rate to 0 at the last step. [cosine]", TrainingConfig.schedule),
     ]
     average: Annotated[
         float,
-        _training(
+        _python(
             "Decay of the moving average of weights that the run ends with; 0 keeps the last. [0.98]",
             TrainingConfig.average,
-            commands=(),
         ),
     ]
     stability: Annotated[
-        float,
-        _training("Added to norms by normalised clipping. [0.1]", TrainingConfig.stability, commands=()),
+        float, _python("Added to norms by normalised clipping. [0.1]", TrainingConfig.stability)
     ]
     reading_scale: Annotated[
         float | None,
-        _training(
-            "What one standard deviation of the board's noise becomes in a reading. [by task]", commands=()
-        ),
+        _python("What one standard deviation of the board's noise becomes in a reading. [by task]"),
     ]
     reading_radius: Annotated[
-        float | None,
-        _training("Readings are shortened so that their norm stays below this. [by task]", commands=()),
+        float | None, _python("Readings are shortened so that their norm stays below this. [by task]")
     ]
     resample_every: Annotated[
-        int, _training("Steps between fresh lists of trees. [50]", TrainingConfig.resample_every, commands=())
+        int, _python("Steps between fresh lists of trees. [50]", TrainingConfig.resample_every)
     ]
     evaluate_every: Annotated[
-        int,
-        _training(
-            "Steps between looks at the validation split. [50]", TrainingConfig.evaluate_every, commands=()
-        ),
+        int, _python("Steps between looks at the validation split. [50]", TrainingConfig.evaluate_every)
     ]
     setting: Annotated[
         choices.Setting,
@@ -492,8 +439,7 @@ class Settings(TypedDict, total=False):
         ),
     ]
     people: Annotated[
-        str | None,
-        _data("Of a PyG HeteroData: the type of nodes that are people. [refused]", commands=()),
+        str | None, _data("Of a PyG HeteroData: the type of nodes that are people. [refused]", commands=())
     ]
     num_classes: Annotated[
         int | None,
@@ -501,7 +447,7 @@ class Settings(TypedDict, total=False):
     ]
     columns: Annotated[
         Columns | Mapping[str, Any] | None,
-        _table("The settings of tables together, as `Columns`. [none]", commands=()),
+        _table("The settings of tables together, as `Columns`. [none]", commands=(), column=None),
     ]
     task: Annotated[
         choices.Task,
@@ -532,7 +478,7 @@ class Settings(TypedDict, total=False):
     unit: Annotated[
         str | None,
         _data(
-            "Of a number to predict, for tables of predictions. [the name of its column]",
+            "Of a number to predict: of predictions and errors. [the name of its column]",
             metavar="NAME",
             commands=_TRAINED,
         ),
@@ -547,24 +493,23 @@ class Settings(TypedDict, total=False):
             commands=("check", *_TRAINED),
         ),
     ]
-    id: Annotated[str | None, _table("Column of node ids, text or numbers. [id]", column="id")]
+    id: Annotated[str | None, _table("Column of node ids, text or numbers. [id]")]
     label: Annotated[
         str | Sequence[str] | None,
         _table(
             "Column of classes; or columns of 0 and 1, one a label, or 'genre_*'. [label]",
             metavar="COL[,COL...]",
-            column="label",
             read=_read_label,
+            repeats=True,
         ),
     ]
-    features: Annotated[Sequence[str] | None, _list("Columns of numbers. [all left over]", column="features")]
+    features: Annotated[Sequence[str] | None, _list("Columns of numbers. [all left over]")]
     categorical: Annotated[
         Mapping[str, Sequence[str]] | None,
         _table(
             "A column and its values, one-hot; repeat it. [none: values are public]",
             metavar="COL=A|B",
-            column="categorical",
-            read=_read_categories,
+            read=partial(_read_values, flag="categorical"),
             repeats=True,
         ),
     ]
@@ -574,60 +519,50 @@ class Settings(TypedDict, total=False):
             "A column and its number of buckets, one-hot; repeat it. [none]",
             flag="hash",
             metavar="COL=N",
-            column="hashed",
-            read=_read_buckets,
+            read=partial(
+                _read_pairs, "hash", "COL=16", convert=int, expected="a number of buckets, as COL=16"
+            ),
             repeats=True,
         ),
     ]
-    ignore: Annotated[Sequence[str] | None, _names("Columns not to read. [none]", column="ignore")]
+    ignore: Annotated[Sequence[str] | None, _list("Columns not to read. [none]")]
     classes: Annotated[
-        Sequence[str] | None,
-        _list("Names of the classes, or labels, in order. [labels are numbers]", column="classes"),
+        Sequence[str] | None, _list("Names of the classes, or labels, in order. [labels are numbers]")
     ]
     separator: Annotated[
         str | None,
-        _table(
-            "Between the labels of a cell that lists several. [; for task labels]",
-            metavar="TEXT",
-            column="separator",
-        ),
+        _table("Between the labels of a cell that lists several. [; for task labels]", metavar="TEXT"),
     ]
     person: Annotated[
         str | None,
         _table(
             "Column that says whose a node is, where people have several: protects persons. [none]",
             metavar="COL",
-            column="person",
         ),
     ]
     split_column: Annotated[str | None, _table("Column with train, val, test. [split]", column="split")]
-    source: Annotated[str | None, _table("Column of an edge: who is read. [source]", column="source")]
-    target: Annotated[str | None, _table("Column of an edge: who reads. [target]", column="target")]
+    source: Annotated[str | None, _table("Column of an edge: who is read. [source]")]
+    target: Annotated[str | None, _table("Column of an edge: who reads. [target]")]
     delimiter: Annotated[
-        str | None,
-        _table("Of CSV; or tab. [by the first line of each file]", metavar="CHAR", column="delimiter"),
+        str | None, _table("Of CSV; or tab. [by the first line of each file]", metavar="CHAR")
     ]
-    missing: Annotated[
-        Sequence[str] | None, _list("Texts that count as an empty cell, not in ids. [none]", column="missing")
-    ]
+    missing: Annotated[Sequence[str] | None, _list("Texts that count as an empty cell, not in ids. [none]")]
     fill: Annotated[
         Mapping[str, float] | float | None,
         _table(
             "Of an empty number: 0 for all columns, or COL=0; repeat it. [refused]",
             metavar="[COL=]X",
-            column="fill",
             read=_read_constants,
             repeats=True,
         ),
     ]
-    indicators: Annotated[
-        Sequence[str] | None, _list("Filled columns with a feature for that. [none]", column="indicators")
-    ]
+    indicators: Annotated[Sequence[str] | None, _list("Filled columns with a feature for that. [none]")]
     numbers: Annotated[
         choices.Numbers | None,
         _table(
             "Scale numeric columns: private pays for constants, declared takes --scale alone. [private]",
             commands=_ALL,
+            column=None,
         ),
     ]
     scale: Annotated[
@@ -635,8 +570,13 @@ class Settings(TypedDict, total=False):
         _table(
             "A numeric column, its usual value and spread, which are free; repeat it. [none]",
             metavar="COL=C,S[,log]",
-            column="scale",
-            read=_read_scales,
+            read=partial(
+                _read_pairs,
+                "scale",
+                "COL=40,15",
+                convert=_read_scale,
+                expected="a centre and a spread, as COL=40,15, and perhaps log",
+            ),
             repeats=True,
         ),
     ]
@@ -645,7 +585,6 @@ class Settings(TypedDict, total=False):
         _table(
             "Before decimals: a comma for all columns, or COL=, for one. [a point]",
             metavar="[COL=]CHAR",
-            column="decimal",
             read=_read_rules,
             repeats=True,
         ),
@@ -655,17 +594,14 @@ class Settings(TypedDict, total=False):
         _table(
             "Between groups of three digits, as --decimal. [nothing]",
             metavar="[COL=]CHAR",
-            column="thousands",
             read=_read_rules,
             repeats=True,
         ),
     ]
-    percent: Annotated[
-        Sequence[str] | None, _list("Columns where 12% is 0.12; * for all. [refused]", column="percent")
-    ]
+    percent: Annotated[Sequence[str] | None, _list("Columns where 12% is 0.12; * for all. [refused]")]
     booleans: Annotated[
         Sequence[str] | None,
-        _list("Columns of true or yes, 1, and false or no, 0. [refused]", flag="boolean", column="booleans"),
+        _list("Columns of true or yes, 1, and false or no, 0. [refused]", flag="boolean"),
     ]
     dates: Annotated[
         Mapping[str, str] | None,
@@ -673,8 +609,7 @@ class Settings(TypedDict, total=False):
             "A column and the day that its days are counted from; repeat it. [refused]",
             flag="date",
             metavar="COL=YYYY-MM-DD",
-            column="dates",
-            read=_read_days,
+            read=partial(_read_pairs, "date", "COL=2000-01-01"),
             repeats=True,
         ),
     ]
@@ -683,7 +618,6 @@ class Settings(TypedDict, total=False):
         _table(
             "Of dates, as %d.%m.%Y, for all or as COL=. [year-month-day]",
             metavar="[COL=]FORMAT",
-            column="date_format",
             read=_read_rules,
             repeats=True,
         ),
@@ -693,44 +627,35 @@ class Settings(TypedDict, total=False):
         _table(
             "A date and weekday, month, day, hour: sine and cosine too. [none]",
             metavar="COL=A|B",
-            column="cycles",
-            read=_read_cycles,
+            read=partial(_read_values, flag="cycles", example="COL=weekday|month"),
             repeats=True,
         ),
     ]
     looked_up: Annotated[
-        Sequence[str] | None,
-        _list("What was read off rows, so assumed public: classes, ... [none]", column="looked_up"),
+        Sequence[str] | None, _list("What was read off rows, so assumed public: classes, ... [none]")
     ]
     group: Annotated[
         Mapping[str, Sequence[str]] | None,
         _table(
             "A column and its values: covered figures by group. [none: values are public]",
             metavar="COL=A|B",
-            column="group",
-            read=_read_groups,
+            read=partial(_read_declared, flag="group", example="region=north|south"),
+            repeats=True,
         ),
     ]
-    edge_date: Annotated[
-        str | None, _table("Column of edges: the date of a record. [none]", column="edge_date")
-    ]
-    since: Annotated[
-        str | None, _table("Records before this day are dropped. [none]", metavar="DATE", column="since")
-    ]
-    until: Annotated[
-        str | None, _table("Records after this day are dropped. [none]", metavar="DATE", column="until")
-    ]
+    edge_date: Annotated[str | None, _table("Column of edges: the date of a record. [none]")]
+    since: Annotated[str | None, _table("Records before this day are dropped. [none]", metavar="DATE")]
+    until: Annotated[str | None, _table("Records after this day are dropped. [none]", metavar="DATE")]
     half_life: Annotated[
-        float | None,
-        _table("Days after which a record counts half, by its age on --until. [none]", column="half_life"),
+        float | None, _table("Days after which a record counts half, by its age on --until. [none]")
     ]
     relation: Annotated[
         Mapping[str, Sequence[str]] | None,
         _table(
             "Column of edges and its values, a board or a map each. [none: values are public]",
             metavar="COL=A|B",
-            column="relation",
-            read=_read_relations,
+            read=partial(_read_declared, flag="relation", example="kind=calls|pays"),
+            repeats=True,
         ),
     ]
     places: Annotated[
@@ -738,17 +663,13 @@ class Settings(TypedDict, total=False):
         _table(
             "Places that are not people: a file of their names, or their number. [none]",
             metavar="FILE|hash:N",
-            column="places",
             read=read_places,
         ),
     ]
     unknown_category: Annotated[
-        UnknownCategory | None,
-        _table("A value that categorical does not list. [refuse]", column="unknown_category"),
+        UnknownCategory | None, _table("A value that categorical does not list. [refuse]")
     ]
-    unknown_ids: Annotated[
-        UnknownIds | None, _table("Edges with an end that is not a node. [refuse]", column="unknown_ids")
-    ]
+    unknown_ids: Annotated[UnknownIds | None, _table("Edges with an end that is not a node. [refuse]")]
     seed: Annotated[
         int | None, _run("Reproducible, so not private. [from the operating system]", commands=_TRAINED)
     ]
@@ -787,11 +708,12 @@ class RunSettings(Settings, total=False):
         _budget("Charge the whole cost to this budget of the data; see budget. [none]", commands=_TRAINED),
     ]
     engine: Annotated[
-        choices.Engine,
+        str,
         _run(
-            "What reads tables: duckdb those larger than memory, auto by their sizes. [memory]",
+            "What reads tables: duckdb large ones, auto by size, Spark those of a cluster. [memory]",
             "memory",
             commands=_TRAIN,
+            metavar="auto|memory|duckdb|spark|MASTER",
         ),
     ]
     memory: Annotated[str | None, _run("What the engine may use, such as 8GiB. [4GiB]", commands=_TRAIN)]
@@ -803,27 +725,16 @@ class RunSettings(Settings, total=False):
 def list_settings(kind: Any) -> dict[str, Setting]:
     """The entries of `Settings` or `RunSettings` by name."""
     return {
-        name: replace(hint.__metadata__[0], name=name, type=hint.__origin__)
+        name: replace(
+            entry, name=name, type=hint.__origin__, column=name if entry.column == "" else entry.column
+        )
         for name, hint in kind.__annotations__.items()
+        for entry in hint.__metadata__
     }
 
 
 ENGINE = ("engine", "memory")
 """The settings that say where tables are read; the numbers of a run do not depend on them."""
-WITH_SPARK = (
-    "epsilon",
-    "private",
-    "delta",
-    "edge_owner",
-    "num_classes",
-    "batch_size",
-    "steps",
-    "learning_rate",
-    "hidden",
-    "symmetrize",
-    "budget",
-)
-"""The settings of runs on Spark, besides those of columns."""
 RETIRED = "noise_multiplier"
 """A name that meant two things."""
 TABLE = list_settings(RunSettings)

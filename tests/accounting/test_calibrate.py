@@ -6,19 +6,9 @@ import math
 
 import pytest
 
-from hushgraph.accounting import (
-    Draw,
-    Event,
-    FixedSizeDraw,
-    GaussianEvent,
-    PoissonDraw,
-    StepEvent,
-    make_accountant,
-    most_steps,
-    smallest_noise,
-    smallest_scale,
-)
-from hushgraph.accounting.accountants import gaussian_epsilon
+from hushgraph.accounting.accountants import gaussian_epsilon, make_accountant
+from hushgraph.accounting.calibrate import most_steps, smallest_noise, smallest_scale
+from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import PlanError
 
 DELTA = 1e-6

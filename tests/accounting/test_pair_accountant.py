@@ -7,8 +7,8 @@ import math
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from hushgraph.accounting import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.accounting.accountants import PairAccountant, gaussian_epsilon
+from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.accounting.pair_losses import compose_losses
 from hushgraph.errors import PlanError
 

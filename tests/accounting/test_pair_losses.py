@@ -10,8 +10,8 @@ import pytest
 from dp_accounting import dp_event
 from scipy import stats
 
-from hushgraph.accounting import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.accounting.accountants import PairAccountant, gaussian_delta, gaussian_epsilon
+from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.accounting.pair_losses import (
     BinomialMixture,
     PairLoss,

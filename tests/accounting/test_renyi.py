@@ -8,8 +8,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from hushgraph.accounting import FixedSizeDraw, PoissonDraw, StepEvent
 from hushgraph.accounting.accountants import gaussian_epsilon
+from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw, StepEvent
 from hushgraph.accounting.renyi import RenyiAccountant, step_divergence
 from hushgraph.errors import PlanError
 

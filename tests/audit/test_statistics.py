@@ -9,11 +9,6 @@ import pytest
 from scipy import stats
 from scipy.optimize import brentq
 
-from hushgraph.audit.one_run_bound import (
-    best_number_of_guesses,
-    guesses_p_value,
-    one_run_lower_bound,
-)
 from hushgraph.audit.statistics import (
     epsilon_lower_bound,
     most_shown,
@@ -114,31 +109,3 @@ def test_what_cannot_be_counted_is_refused() -> None:
         epsilon_lower_bound([1, 2, 3, math.nan], [1, 2, 3, 4], delta=1e-5)
     with pytest.raises(InputError, match=r"confidence=95"):
         epsilon_lower_bound([1, 2, 3, 4], [1, 2, 3, 4], delta=1e-5, confidence=95)
-    with pytest.raises(InputError, match="correct=5, guesses=4"):
-        one_run_lower_bound(rows=10, guesses=4, correct=5, delta=0.0)
-
-
-def test_guesses_without_delta_are_binomial() -> None:
-    rate = math.exp(2.0) / (1 + math.exp(2.0))
-    found = guesses_p_value(rows=500, guesses=100, correct=95, epsilon=2.0, delta=0.0)
-    assert found == pytest.approx(stats.binom.sf(94, 100, rate))
-    assert guesses_p_value(rows=500, guesses=100, correct=95, epsilon=2.0, delta=1e-3) > found
-
-
-def test_one_run_covers_randomized_response() -> None:
-    rng = np.random.default_rng(7)
-    truth = 1.5
-    keep = math.exp(truth) / (1 + math.exp(truth))
-    bounds = [
-        one_run_lower_bound(rows=300, guesses=300, correct=int(rng.binomial(300, keep)), delta=0.0)
-        for _ in range(200)
-    ]
-    assert stats.binom.sf(sum(b > truth for b in bounds) - 1, len(bounds), 0.05) > 1e-3
-    assert np.median(bounds) > 0.7 * truth
-    assert one_run_lower_bound(rows=300, guesses=300, correct=150, delta=0.0) == 0.0
-
-
-def test_the_number_of_guesses_follows_the_shift() -> None:
-    weak, strong = (best_number_of_guesses(rows=2000, shift=shift, delta=1e-5) for shift in (0.3, 4.0))
-    assert 0 < weak < 2000
-    assert 0 < strong <= 2000

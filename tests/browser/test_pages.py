@@ -14,13 +14,13 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.comparison import compare
-from hushgraph.privacy.guarantee import sentence
 from hushgraph.report.about import FIELDS
 from hushgraph.report.facts import collect_facts
 from hushgraph.report.label import write_label
 from hushgraph.report.pages import write_page
 from hushgraph.report.report import render_report
 from hushgraph.runs.folder import RunFolder
+from plan_words import sentence
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

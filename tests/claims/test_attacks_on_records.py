@@ -39,6 +39,8 @@ from hushgraph.privacy.plans import BillboardPlan, RowPlan, TreePlan
 from hushgraph.tasks.task import Task
 from hushgraph.training.parts import Parts
 
+pytestmark = pytest.mark.usefixtures("small_checks")
+
 DELTA, DEGREE = 1e-5, 4
 # A small shift takes more trials to see.
 COPIES = {1.0: 8_000, 4.0: 2_000}
@@ -262,6 +264,31 @@ def test_an_audit_of_a_run_attacks_its_places_and_persons(tmp_path: Path) -> Non
     assert audit.shift == pytest.approx(audit.shift_at_most, rel=1e-3)
     assert (audit.exceeds, audit.others_changed, audit.plan.protects) == (False, 0, "person")
     assert "a person with several nodes" in dict(list_entries(audit))["canary"]
+
+
+@pytest.mark.parametrize(("readers", "num_maps"), [(2, 2), (0, 0)], ids=["reads", "K = 0"])
+def test_an_audit_of_trees_attacks_the_relations_of_the_run(
+    tmp_path: Path, readers: int, num_maps: int
+) -> None:
+    rng = np.random.default_rng(1)
+    pays, calls = (rng.integers(0, 60, (2, 90)) for _ in range(2))
+    relations = [
+        Relation.between_people("pays", pays, num_nodes=60, weights=rng.random(90)),
+        Relation.between_people("calls", calls, num_nodes=60),
+    ]
+    common: dict[str, Any] = {"x": rng.normal(size=(60, 2)), "y": rng.integers(0, 3, 60), "num_classes": 3}
+    graph = Graph.from_arrays(edge_index=None, relations=relations, train_idx=np.arange(40), **common)
+    trees: dict[str, Any] = {"method": "trees", "max_readers": readers, "num_layers": 1, "steps": 2}
+    hg.train(graph, epsilon=4.0, hidden=4, device="cpu", out=tmp_path / "run", **trees)
+    found = settings_of_run(tmp_path / "run")
+    blocks = choose_blocks(found.plan, found.relations)
+    assert [block.is_weighted for block in blocks] == [True, False][:num_maps]
+    effort = _Effort(trials=20, rng=rng, observer=None)
+    stage = stage_trees(
+        found.plan, plant_nothing, effort, model=found.model, canary="strongest", blocks=blocks
+    )
+    assert sum(".maps." in name for name in stage.phases[0]) == num_maps
+    assert [each.info.is_weighted for each in stage.scene.graphs[0].relations] == [True, False][:num_maps]
 
 
 def clip_one_by_one(real: Parts) -> Parts:

@@ -23,6 +23,8 @@ from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task
 from hushgraph.tasks.two_classes import TwoClasses
 
+pytestmark = pytest.mark.usefixtures("small_checks")
+
 DELTA, COPIES = 1e-5, 3_000
 TASKS: dict[str, tuple[Task, tuple[float, ...] | None]] = {
     "classes": (Classes(num_classes=7), None),
@@ -66,8 +68,7 @@ def attack(
     return gaussian_shift(claimed, DELTA), (there.mean() - empty.mean()) / spread, math.sqrt(4 / COPIES)
 
 
-@pytest.mark.parametrize("claim", [1.0, 4.0])
-@pytest.mark.parametrize("difference", ["emptied", "evaluated"])
+@pytest.mark.parametrize(("difference", "claim"), [("emptied", 1.0), ("evaluated", 4.0)])
 @pytest.mark.parametrize("name", TASKS)
 def test_a_row_shows_what_is_claimed(name: str, difference: Difference, claim: float) -> None:
     claimed, seen, error = attack(name, claim, difference)

@@ -30,7 +30,7 @@ from hushgraph import Graph
 from hushgraph.billboard.ballots import GRID, label_ballots
 from hushgraph.billboard.board import cast
 from hushgraph.datasets.engine import use_engine
-from hushgraph.datasets.tables.table import open_table
+from hushgraph.datasets.tables.opening import open_table
 from hushgraph.errors import GraphError, InputError
 from hushgraph.privacy.guarantee import CLASSES_FROM_LABELS, CLASSES_NOT_RECORDED, Guarantee
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan, TreePlan

@@ -190,6 +190,25 @@ def test_a_run_goes_on_where_it_did_not_begin(tables: Tables, monkeypatch: pytes
         assert charges(f"run-{number}") == (4, 12)
 
 
+def test_a_run_that_an_engine_of_before_began_is_one_clear_line_and_costs_nothing(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undo = kill_at("take_steps", monkeypatch, Watch)
+    with pytest.raises(KilledError):
+        hg.train(tables, out="run", **SETTINGS)
+    undo()
+    Path("run/engine.json").write_text('{"engine": "spark", "storage": null}')
+    before = list_files()
+    with pytest.raises(RunError, match=r"an engine of version 0\.2\.0 began it.* train in another folder"):
+        hg.resume("run", tables)
+    assert list_files() == before
+    Path("run/engine.json").unlink()
+    hg.resume("run", tables, progress=False)
+    # One that had finished is read as before.
+    Path("run/engine.json").write_text('{"engine": "spark", "storage": null}')
+    assert hg.resume("run", tables).epsilon <= 4.0
+
+
 def test_sigkill_while_tables_are_read_leaves_nothing_that_the_next_call_does_not_remove(
     tables: Tables,
 ) -> None:

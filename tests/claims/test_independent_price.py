@@ -18,7 +18,8 @@ import pytest
 
 import hushgraph as hg
 from contour_price import Release, divergences
-from hushgraph.accounting import Event, GaussianEvent, PoissonDraw, StepEvent, accountants, pair_losses
+from hushgraph.accounting import accountants, pair_losses
+from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.privacy.charges import Steps
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan, calibration
 from hushgraph.privacy.plans import plan as plans

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.fields import CHOICES
-from hushgraph.privacy.guarantee import sentence, statement
 from hushgraph.privacy.plans import PrivacyPlan
+from plan_words import sentence, statement
 from plans import make_plan
 
 BASE: dict[str, Any] = {

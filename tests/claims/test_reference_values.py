@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hushgraph.accounting import Draw, FixedSizeDraw, PoissonDraw, StepEvent, make_accountant
+from hushgraph.accounting.accountants import make_accountant
+from hushgraph.accounting.events import Draw, FixedSizeDraw, PoissonDraw, StepEvent
 
 NODES = 90_941
 DELTA = 1 / (10 * NODES)

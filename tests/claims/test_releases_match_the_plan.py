@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pytest
 import torch
 from dp_accounting import dp_event
@@ -30,8 +29,6 @@ from hushgraph import Graph
 from hushgraph.billboard.ballots import GRID
 from hushgraph.billboard.board import cast
 from hushgraph.billboard.reading import read_boards
-from hushgraph.engines import spark
-from hushgraph.engines.streaming import train_rows
 from hushgraph.gradients.sums import sum_error
 from hushgraph.inputs.features import RowTable
 from hushgraph.noise import normal, source
@@ -39,7 +36,6 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.training import trainer as loop
 from hushgraph.training.boards import make_ballots
-from spark_rows import make_rows
 
 Array = npt.NDArray[np.float64]
 Release = dict[str, Array]
@@ -439,88 +435,6 @@ def check_widening(
         grid = plan.sigma_over_clip * math.sqrt(numbers.size) * 2.0**-40
         sigma = plan.sigma * (1 + 1e-6 + 2 * error) / (1 - grid)
         np.testing.assert_allclose(np.sort(join(step)), sigma * np.sort(numbers), rtol=1e-6)
-
-
-@dataclass(eq=False)
-class RowsRun:
-    """A run on rows of an engine, and what it released."""
-
-    plan: BillboardPlan
-    board: Array
-    steps: list[Release]
-    drawn: list[Array]
-
-
-def train_on_rows(graph: Graph, out: Path, *, stop: Callable[..., None] | None, **changes: Any) -> RowsRun:
-    witness, steps, charged = Witness(out), [], []
-
-    def take_down(
-        model: Any, average: Any, optimizer: Any, sums: dict[str, torch.Tensor], *others: Any, **named: Any
-    ) -> None:
-        charged.append(witness.read_ledger()[1])
-        steps.append({name: value.numpy().copy() for name, value in sums.items()})
-
-    settings: dict[str, Any] = {"edge_owner": "sender", "epsilon": EPSILON}
-    with pytest.MonkeyPatch.context() as patch:
-        witness.watch_releases(patch)
-        _, released = make_rows(graph, out, steps=STEPS, hidden=32, **settings | changes)
-        patch.setattr(loop, "move_weights", take_down)
-        drawn = record_draws(patch)
-        if stop is not None:
-            patch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
-            with pytest.raises(KeyboardInterrupt):
-                train_rows(out, threads=1, observer=stop)
-            assert len(steps) == 6
-        run = train_rows(out, threads=1)
-    assert set(witness.charged_at_releases) == {(1, 0), (2, STEPS)}
-    assert len(charged) == STEPS
-    assert all(number <= then <= STEPS for number, then in enumerate(charged, start=1))
-    assert witness.read_ledger() == (2, STEPS)
-    assert isinstance(run.plan, BillboardPlan)
-    return RowsRun(run.plan, released.values.astype(np.float64), steps, drawn)
-
-
-@pytest.mark.parametrize("is_resumed", [False, True], ids=["whole", "resumed"])
-@pytest.mark.parametrize("changes", [{}, SAMPLED], ids=["full", "sampled"])
-def test_an_engine_releases_what_its_plan_says(
-    tmp_path: Path, changes: dict[str, Any], is_resumed: bool
-) -> None:
-    """Rows without labels, that Spark would have made: the board and all sums are noise."""
-    numbers = np.arange(NODES)
-    graph = Graph.from_arrays(
-        edge_index=np.stack([numbers, (numbers * 17 + 2) % NODES]),
-        x=(numbers % 7)[:, None].astype(np.float32),
-        y=np.full(NODES, -1),
-        train_idx=numbers,
-        num_classes=CLASSES,
-    )
-    stop = stop_after(6) if is_resumed else None
-    runs = [train_on_rows(graph, tmp_path / name, stop=stop, **changes) for name in ("one", "two")]
-    for run in runs:
-        assert run.board.shape == (NODES, CLASSES)
-        for values in (run.board, *run.board.T):
-            check_noise(values, run.plan.board_noise[0])
-        for name in run.steps[0]:
-            noise = np.stack([step[name] for step in run.steps])
-            assert noise.all(), name
-            check_noise(noise, run.plan.sigma)
-        check_widening(run.plan, NODES, run.steps, run.drawn)
-    check_fresh([run.board for run in runs])
-    check_fresh([join(step) for run in runs for step in run.steps])
-
-
-def test_parts_of_a_board_on_spark_have_noise_of_their_own() -> None:
-    """What a task of Spark computes, without Spark: one release, two parts, and the same with another key."""
-    noise, releases = 1.7, []
-    cells = {f"tally_{k}": np.zeros(NODES, np.int64) for k in range(CLASSES)}
-    for key in (bytes(32), bytes(31) + b"\x01"):
-        for part in (0, 1):
-            table = pd.DataFrame({"id": np.arange(NODES), "part": part, **cells})
-            released = spark._release_part(table, "person", noise, spark.draws_of_part, key)
-            releases.append(released.drop(columns="person").to_numpy(np.float64))
-    for release in releases:
-        check_noise(release, noise)
-    check_fresh(releases)
 
 
 @pytest.mark.parametrize("name", list(RUNS))

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.engines.plan import check_engine_settings
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
@@ -267,8 +266,6 @@ def test_what_cannot_be_is_refused_in_one_line(people: Path) -> None:
     scaled = hg.datasets.load_graph(people, columns={"label": "income"}, task=Number(low=0, high=1))
     with pytest.raises(InputError, match="bounds='private': the graph is about a number from 0 to 1"):
         hg.prepare(scaled, epsilon=4.0, bounds="private")
-    with pytest.raises(InputError, match="bounds: a run on an engine has no such argument"):
-        check_engine_settings({"epsilon": 4.0, "bounds": "private"})
 
 
 def test_a_folder_that_was_read_again_has_the_bounds(run: hg.Run) -> None:

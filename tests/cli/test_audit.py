@@ -16,6 +16,8 @@ from hushgraph.cli.app import main
 from hushgraph.privacy.changes import row_emptied
 from hushgraph.privacy.charges import epsilon
 
+pytestmark = pytest.mark.usefixtures("small_checks")
+
 
 def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "audit.json"

@@ -170,9 +170,9 @@ KINDS: dict[str, Tables] = {
                 "source,target", lambda n: [f"p{n % COUNT}", f"shop{n % 9}" if n % 3 else f"p{n * 7 % COUNT}"]
             ),
         },
-        {"places": "hash:1024"},
+        {"places": "hash:65536"},
         ("records",),
-        "--places hash:1024 --looked-up records",
+        "--places hash:65536 --looked-up records",
     ),
     "dates": Tables(
         "t",

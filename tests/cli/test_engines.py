@@ -144,9 +144,8 @@ def test_resume_takes_the_engine_and_no_settings(run: Run, people: list[Any]) ->
         (["--engine", "duckdb", "--memory", "much"], "expected a size such as"),
         (["--engine", "duckdb", "--memory", "1MB"], "at least 512MiB"),
         (["--memory", "8GiB"], "add --engine duckdb"),
-        (["--engine", "spark"], "hushgraph.engines.spark.make_rows"),
-        (["--engine", "foo"], "'duckdb'"),
-        (["--engine", "duckbd"], "did you mean 'duckdb'?"),
+        (["--engine", "foo"], "duckdb, spark or a master of Spark"),
+        (["--engine", "duckbd"], "did you mean 'duckdb'"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(

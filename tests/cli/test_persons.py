@@ -1,4 +1,4 @@
-"""`--person`: tables, graph.toml, NetworkX and PyG; check proposes it; budgets, engines and trees refuse."""
+"""`--person`: tables, graph.toml, NetworkX and PyG; check proposes it; budgets and trees refuse."""
 
 from __future__ import annotations
 
@@ -123,13 +123,6 @@ def test_what_cannot_work_is_one_line(tmp_path: Path, settings: dict[str, Any], 
     with pytest.raises(HushgraphError, match=message) as error:
         hg.prepare(people, **given)
     assert "\n" not in str(error.value)
-
-
-def test_engines_refuse_persons() -> None:
-    from hushgraph.engines.plan import refuse_persons
-
-    with pytest.raises(HushgraphError, match="train in memory"):
-        refuse_persons(hg.Columns(person="owner"))
 
 
 def test_every_phrase_about_nodes_has_a_form_about_persons() -> None:

@@ -304,13 +304,6 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path: Path, columns: dict[s
     assert "\n" not in str(caught.value)
 
 
-def test_engines_refuse_records_in_one_line() -> None:
-    from hushgraph.engines.plan import resolve_columns
-
-    with pytest.raises(InputError, match="relation: engines read plain edges alone"):
-        resolve_columns({"relation": {"kind": ["pays"]}}, 2)
-
-
 def test_check_lists_all_problems_of_records_at_once_with_remedies(tmp_path: Path) -> None:
     folder = write(tmp_path / "t", EDGES)
     columns = {
@@ -345,10 +338,41 @@ def test_check_proposes_flags_and_marks_what_it_read_off_rows(tmp_path: Path) ->
     assert "records" in checked.looked_up
     shops = "source,target\n" + "".join(f"{person},shop{number}\n" for number, person in enumerate("abcd"))
     checked = hg.check(write(tmp_path / "shops", shops))
-    assert checked.declared["places"] == "hash:1024"
+    assert checked.declared["places"] == "hash:65536"
     assert "records" in checked.looked_up
     graph = load_graph(tmp_path / "shops", columns=checked.to_columns())
     assert [each.code for each in hg.privacy.guarantee.find_assumptions(graph)][-1] == "records-looked-up"
+
+
+@pytest.mark.parametrize("are_nodes_alike", [True, False])
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [(("1.312,54", "40,5", "7"), (1312.54, 40.5, 7.0)), (("1,5", "0,25", "2,75"), (1.5, 0.25, 2.75))],
+    ids=["groups", "commas"],
+)
+def test_check_proposes_amounts_with_decimal_commas_and_train_reads_them(
+    tmp_path: Path, cells: tuple[str, ...], numbers: tuple[float, ...], are_nodes_alike: bool
+) -> None:
+    point = "," if are_nodes_alike else "."
+    splits = zip("abcd", ("train", "train", "val", "test"), strict=True)
+    rows = [f"{name};{n}{point}5;{n % 2};{split}" for n, (name, split) in enumerate(splits)]
+    (tmp_path / "nodes.csv").write_text("id;income;label;split\n" + "\n".join(rows) + "\n")
+    pairs = zip(("a;b", "b;c", "c;d"), cells, strict=True)
+    (tmp_path / "edges.csv").write_text(
+        "source;target;amount\n" + "".join(f"{pair};{cell}\n" for pair, cell in pairs)
+    )
+    checked = hg.check(tmp_path)
+    assert checked.declared["edge_weight"] == "amount:log1p"
+    assert set(checked.to_columns().looked_up) == {"numbers", "records"}
+    assert set(checked.settings["decimal"]) == {"*" if are_nodes_alike else "amount"}
+    assert not any("amount" in each.where and each.stops for each in checked.problems)
+    graph = load_graph(tmp_path, columns=checked.to_columns())
+    expected = dict(zip(("b a", "c b", "d c"), np.log1p(numbers), strict=True))
+    assert show(graph.relations[0]) == pytest.approx(expected)
+    # The file says it once more.
+    checked.write()
+    again = load_graph(tmp_path / "graph.toml", edge_weight="amount")
+    assert show(again.relations[0]) == pytest.approx(dict(zip(expected, numbers, strict=True)))
 
 
 def test_a_weight_is_read_as_it_is_declared() -> None:

@@ -15,7 +15,6 @@ import torch
 import hushgraph as hg
 from hushgraph.cli.app import main
 from hushgraph.datasets import load_graph
-from hushgraph.engines.plan import resolve_columns
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.columns import Columns
 from hushgraph.tasks.labels import Labels, read_sets, read_sparse_sets
@@ -207,8 +206,6 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         hg.train(networkx.path_graph(3), task="labels", **QUICK)
     with pytest.raises(InputError, match=r"y_indptr: expected values increasing from 0 to 2"):
         load_graph(save_npz(tmp_path / "bad.npz", {"y_indptr": [0, 5], "y_indices": [0, 1]}), task="labels")
-    with pytest.raises(InputError, match="engines take one class a node; train several labels in memory"):
-        resolve_columns({"label": ["a", "b"]}, None)
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,9 @@ def compare(served: Any, expected: Any) -> None:
     np.testing.assert_allclose(served / scale, expected / scale, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("more", [{}, {"list_size": 0.5, "own_place": True, "activation": "relu"}])
-@pytest.mark.parametrize("boards", [1, 2])
+@pytest.mark.parametrize(
+    ("boards", "more"), [(2, {}), (1, {"list_size": 0.5, "own_place": True, "activation": "relu"})]
+)
 @pytest.mark.parametrize("task", LABELS)
 def test_every_task_is_served_as_by_the_run(
     task: str, boards: int, more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -144,7 +144,7 @@ def test_only_a_test_that_fails_has_seen_a_fault(
     path = tmp_path / "test_it.py"
     path.write_text(f"from package.second import SIZE\n\n\ndef test_size() -> None:\n    {test}\n")
     monkeypatch.setattr(script, "ROOT", tmp_path)
-    monkeypatch.setattr(script, "_LIMIT_SECONDS", 2 if "while" in test else 60)
+    monkeypatch.setattr(script, "_LIMIT_SECONDS", 1 if "while" in test else 60)
     line = script.try_fault(make_fault(new=new), tmp_path / "clean", tmp_path)
     assert line["seen_by"] == ("test_it.py::test_size" if is_seen else None)
     if is_seen:
@@ -166,10 +166,39 @@ def test_tests_that_fail_without_a_fault_are_told(
     assert "FAILED test_it.py::test_it" in capsys.readouterr().err
 
 
-def test_the_record_keeps_what_was_not_planted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "RECORD", tmp_path / "faults.jsonl")
+def test_the_record_keeps_what_was_not_planted_again(tmp_path: Path) -> None:
+    record = tmp_path / "faults.jsonl"
     faults = [make_fault(name=name) for name in ("one", "two", "three")]
-    script.write_record(faults, [{"name": fault.name, "seconds": 1.0} for fault in faults])
-    script.write_record(faults[1:], [{"name": "three", "seconds": 2.0}])
-    lines = [json.loads(line) for line in (tmp_path / "faults.jsonl").read_text().splitlines()]
+    script.write_record(faults, [{"name": fault.name, "seconds": 1.0} for fault in faults], record)
+    script.write_record(faults[1:], [{"name": "three", "seconds": 2.0}], record)
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
     assert lines == [{"name": "two", "seconds": 1.0}, {"name": "three", "seconds": 2.0}]
+
+
+def test_parts_are_all_faults_once_and_are_written_where_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def pretend(fault: Any, clean: Path, folder: Path) -> dict[str, Any]:
+        tried.append(fault.name)
+        return {"name": fault.name, "seen_by": "it" if fault.name != FAULTS[0].name else None}
+
+    monkeypatch.setattr(script, "try_fault", pretend)
+    monkeypatch.setattr(script, "check_without_fault", lambda *_: True)
+    before, record = script.RECORD.read_text(), tmp_path / "faults.jsonl"
+    codes = [script.main(["--part", f"{part}/3", "--record", str(record)]) for part in (3, 1, 2)]
+    # The fault that was not seen is in the first part.
+    assert codes == [0, 1, 0]
+    assert sorted(tried) == sorted(fault.name for fault in FAULTS)
+    assert [json.loads(line)["name"] for line in record.read_text().splitlines()] == [
+        fault.name for fault in FAULTS
+    ]
+    assert script.RECORD.read_text() == before
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "a/b"])
+def test_a_part_that_is_none_is_refused(part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        script.main(["--part", part])
+    assert "expected I/N" in capsys.readouterr().err

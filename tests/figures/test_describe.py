@@ -16,6 +16,8 @@ from hushgraph.figures.describe import describe_figures, fit_counts
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Table, Task
 
+pytestmark = pytest.mark.usefixtures("exact_intervals")
+
 Figures = dict[tuple[Any, ...], dict[str, Any]]
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import reference
+from hushgraph.gradients import batch as batches
 from hushgraph.gradients import clip, ghost
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import Clipping
@@ -23,6 +24,11 @@ from hushgraph.models.gnn import GNN
 def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     """The margin for rounding is larger where rows cancel, which one root at a time does not see."""
     monkeypatch.setattr(clip, "ROUNDING_MARGIN", 0.0)
+
+
+@pytest.fixture(autouse=True, params=[3, 8192], ids=["parts", "one part"])
+def _roots_of_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_PART_ROOTS", request.param)
 
 
 def model_of(name: str = "gcn", depth: int = 2, **options: Any) -> GNN:
@@ -163,3 +169,31 @@ def test_the_same_batch_serves_many_steps(made_up: Any) -> None:
     model, batch = model_of("gat"), made_up.batch(2)
     once = ghost.clipped_sum(model, batch, Clipping())
     assert_same(ghost.clipped_sum(model, batch, Clipping()), once, tolerance=0)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_parts_have_the_shares_of_their_reads(
+    made_up: Any, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(1)
+    whole = made_up.batch(depth)
+    blocks = tuple(
+        dataclasses.replace(block, shares=torch.rand(2, block.num_entries) * (1 - block.is_self))
+        for block in whole.blocks
+    )
+    model = model_of(depth=depth, num_relations=2)
+    sums = []
+    for roots in (2, len(made_up.roots)):
+        monkeypatch.setattr(batches, "_PART_ROOTS", roots)
+        batch = dataclasses.replace(whole, blocks=blocks)
+        assert len(batch.parts) == math.ceil(len(made_up.roots) / roots)
+        sums.append(ghost.clipped_sum(model, batch, Clipping(kind="flat", clip=0.2)))
+    assert_same(*sums)
+
+
+def test_the_sum_of_parts_is_written_to_no_tensor_of_the_batch(made_up: Any) -> None:
+    model, batch = model_of(depth=1), made_up.batch(1)
+    once = ghost.clipped_sum(model, batch, Clipping())
+    before = {name: value.clone() for name, value in once.items()}
+    ghost.clipped_sum(model_of("gin", depth=1), batch, Clipping())
+    assert_same(once, before, tolerance=0)

@@ -152,7 +152,7 @@ def test_clipped_sums_are_those_of_dense_features(seed: int) -> None:
 
 
 @pytest.mark.parametrize("hidden", [2, 30])
-@pytest.mark.parametrize("most_reads", [40, 300])
+@pytest.mark.parametrize("most_reads", [80, 300])
 def test_roots_of_many_rows(hidden: int, most_reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than products are kept of, by pairs and by forming the gradient."""
     monkeypatch.setattr(clip, "ROUNDING_MARGIN", 0.0)

@@ -193,6 +193,51 @@ def test_integer_names_match_text(tmp_path: Path) -> None:
     assert (predicted.new_nodes.num_unknown, unknown.tolist()) == (1, [1])
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("numbers", ["private", "as-is"])
+def test_nan_is_an_empty_cell_as_in_tables(tmp_path: Path, numbers: str, is_sparse: bool) -> None:
+    """Filled, flagged, and the middle of a scaled column: a table and a call agree bit for bit."""
+    rng = np.random.default_rng(2)
+    head = ("id", "age", "income", "job", "label", "split")
+    rows = [
+        (f"p{n}", n % 40 + 20 if n % 7 else "", round(float(rng.lognormal(9, 1)), 2), f"job {n % 3}", n % 2)
+        for n in range(80)
+    ]
+    splits = [("train",) if n % 2 else ("val",) if n % 4 else ("test",) for n in range(80)]
+    pair = (
+        write(
+            tmp_path / "nodes.csv", [head, *(row + split for row, split in zip(rows, splits, strict=True))]
+        ),
+        write(
+            tmp_path / "edges.csv", [("source", "target"), *((f"p{n}", f"p{n * 7 % 80}") for n in range(80))]
+        ),
+    )
+    columns = {"fill": {"*": 3.5}, "indicators": ["age"], "hashed": {"job": 4}}
+    run = hg.train(pair, columns=columns, num_classes=2, numbers=numbers, out=tmp_path / "run", **TRAINING)
+    cells = [
+        ("a", "", 900.5, "job 1"),
+        ("b", 31, "", "job 2"),
+        ("c", 44, 17.25, "job 0"),
+        ("d", "", "", "job 1"),
+    ]
+    new = (
+        write(tmp_path / "new.csv", [head[:4], *cells]),
+        write(tmp_path / "listed.csv", [("source", "target"), *((cell[0], "p3") for cell in cells)]),
+    )
+    table = run.predict_table(new, new=True)
+    with new_rows_from_tables(new, columns=run.folder.columns, listed_by="source") as read:
+        raw = np.asarray(read.x.toarray() if sparse.issparse(read.x) else read.x).copy()
+    # As somebody has them who knows no rule: no constant and no flag.
+    raw[[0, 3], 0], raw[[1, 3], 1], raw[:, -1] = np.nan, np.nan, 0.0
+    features = sparse.csr_array(raw) if is_sparse else raw
+    probabilities, _ = run.predict_new(features, [["p3"]] * 4)
+    assert np.array_equal(probabilities, table.probabilities)
+    without = np.nan_to_num(raw, nan=50.0)
+    assert not np.array_equal(run.predict_new(without, [["p3"]] * 4)[0][0], probabilities[0])
+    with pytest.raises(GraphError, match="not a finite float32"):
+        run.predict_new(np.full((1, raw.shape[1]), np.nan), [["p3"]])
+
+
 def test_new_nodes_are_free(run: hg.Run, pair: tuple[Path, Path]) -> None:
     def read_files() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in run.folder.path.rglob("*") if path.is_file()}

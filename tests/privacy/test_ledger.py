@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hushgraph.accounting import make_accountant
+from hushgraph.accounting.accountants import make_accountant
 from hushgraph.accounting.events import FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, PlanError, RunError
 from hushgraph.privacy.changes import TRAINING_ROW, rows_emptied

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgraph.accounting import make_accountant
+from hushgraph.accounting.accountants import make_accountant
 from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, PlanError
 from hushgraph.privacy.plans import PrivacyPlan, RowPlan, TreePlan

@@ -11,8 +11,8 @@ import pytest
 import hushgraph as hg
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.guarantee import sentence
 from hushgraph.report.card import escape_markdown
+from plan_words import sentence
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 QUICK: dict[str, Any] = {"steps": 4, "hidden": 4, "batch_size": 40, "device": "cpu"}

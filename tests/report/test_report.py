@@ -22,13 +22,14 @@ from hushgraph.comparison import compare
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.budget import DataBudget
-from hushgraph.privacy.guarantee import Guarantee, Reason, sentence
+from hushgraph.privacy.guarantee import Guarantee, Reason
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.report import write_report
 from hushgraph.report.facts import collect_facts, describe_standing
 from hushgraph.report.label import collect_label
 from hushgraph.report.report import render_report
 from hushgraph.runs.folder import RunFolder
+from plan_words import sentence
 from plans import make_plan
 
 QUICK: dict[str, Any] = {"steps": 6, "hidden": 4, "batch_size": 40, "device": "cpu", "evaluate_every": 2}

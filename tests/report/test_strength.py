@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
@@ -15,8 +16,8 @@ from hushgraph.privacy.changes import rows_emptied
 from hushgraph.privacy.charges import epsilon
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan, TreePlan
+from hushgraph.report.pages import render_template
 from hushgraph.report.strength import (
-    describe_mu,
     describe_replacement,
     describe_strength,
     draw_tradeoff,
@@ -38,6 +39,11 @@ def facts_of(plan: PrivacyPlan) -> dict[str, Any]:
     }
 
 
+def words_of(plan: PrivacyPlan) -> str:
+    facts = facts_of(plan)
+    return render_template("strength.html", facts=facts, tradeoff=draw_tradeoff(facts))
+
+
 @pytest.mark.parametrize("boards", [1, 2])
 @pytest.mark.parametrize("target", [0.5, 4.0])
 def test_full_batches_are_one_gaussian_with_the_same_price(boards: int, target: float) -> None:
@@ -49,7 +55,7 @@ def test_full_batches_are_one_gaussian_with_the_same_price(boards: int, target: 
     assert strength["replacement"]["epsilon"] == pytest.approx(plan.epsilon_group_of_two, rel=1e-9)
     assert strength["replacement"]["delta"] == plan.delta
     assert 0.5 < strength["best_guess"] < Guarantee.of(plan).best_guess
-    assert "The Gaussian that fits" not in describe_mu(strength)
+    assert "The Gaussian that fits" not in words_of(plan)
 
 
 def test_full_batches_of_trees_count_every_changed_tree() -> None:
@@ -67,7 +73,7 @@ def test_sampled_steps_have_a_gaussian_that_fits_and_is_called_that() -> None:
     strength = strength_of(plan)
     assert not strength["is_exact"]
     assert gaussian_delta(strength["mu"], plan.epsilon) == pytest.approx(plan.delta, rel=1e-6)
-    assert describe_mu(strength).startswith("The Gaussian that fits at this delta has mu = ")
+    assert "<p>The Gaussian that fits at this delta has mu = " in words_of(plan)
     assert strength["best_guess"] == Guarantee.of(plan).best_guess
 
 
@@ -119,10 +125,9 @@ def test_without_a_guarantee_there_is_no_strength() -> None:
 @pytest.mark.parametrize("batch_size", [1000, 100])
 def test_the_picture_shows_the_curve_and_a_blind_guess(batch_size: int) -> None:
     plan = BillboardPlan(batch_size=batch_size, **COMMON).calibrated(epsilon=2.0)
-    drawn = draw_tradeoff(facts_of(plan))
-    assert drawn is not None
-    figure, words = drawn
-    root = ElementTree.fromstring(str(figure.chart))
+    svg = re.search("<svg.*</svg>", words_of(plan), re.DOTALL)
+    assert svg is not None
+    root = ElementTree.fromstring(svg[0])
     reference, curve = root.findall("polyline")
     assert (reference.attrib["class"], curve.attrib["class"]) == ("limit", "line")
     ends, points = (
@@ -138,12 +143,10 @@ def test_the_picture_shows_the_curve_and_a_blind_guess(batch_size: int) -> None:
     alphas, betas = (np.array(values) for values in zip(*shares, strict=True))
     assert np.allclose(np.interp(betas, alphas, betas), alphas, atol=0.01)
     assert len(root.findall("circle")) == 0
-    assert "with 5% false positives it misses at least" in words
+    assert "with 5% false positives it misses at least" in words_of(plan)
 
 
 def test_the_example_in_the_caption_is_rounded_down() -> None:
     plan = BillboardPlan(batch_size=100, **COMMON).calibrated(epsilon=1.0)
-    drawn = draw_tradeoff(facts_of(plan))
-    assert drawn is not None
     bound = 1 - plan.delta - 0.05 * math.exp(plan.epsilon)
-    assert f"at least {math.floor(1000 * bound) / 10:g}% of the rows" in drawn[1]
+    assert f"at least {math.floor(1000 * bound) / 10:g}% of the rows" in words_of(plan)

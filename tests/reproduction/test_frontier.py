@@ -16,9 +16,9 @@ from hushgraph.cli.reproduce import run_experiments
 from hushgraph.graph.graph import Graph
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.arrivals import take_out_test_nodes
-from hushgraph.reproduction.frontier import FrontierTable
 from hushgraph.reproduction.jobs import list_jobs, run_digest, train_arguments
-from hushgraph.reproduction.runner import DP_MODES, Options, Reproduction
+from hushgraph.reproduction.runner import Options, Reproduction
+from hushgraph.reproduction.tables import FrontierTable
 from hushgraph.training import train as training
 
 FRONTIER = spec.load("frontier")
@@ -100,7 +100,7 @@ def test_the_same_call_trains_nothing_again(
 
 
 def test_all_runs_of_the_experiment() -> None:
-    jobs = list_jobs(FRONTIER, modes=DP_MODES)
+    jobs = list_jobs(FRONTIER, modes=spec.DP_MODES)
     # Four private methods at six budgets and four ceilings, on seven graphs, three times.
     assert len(jobs) == 7 * 3 * (4 * 6 + 4)
     assert {job.epsilon for job in jobs} == {0.5, 1.0, 2.0, 4.0, 8.0, 12.0, None}
@@ -109,7 +109,7 @@ def test_all_runs_of_the_experiment() -> None:
 def test_the_committed_records_are_those_of_its_runs() -> None:
     digests = {
         run_digest(train_arguments(job), data=job.column.name, reading=job.reading({}), seed=job.seed)
-        for job in list_jobs(FRONTIER, modes=DP_MODES)
+        for job in list_jobs(FRONTIER, modes=spec.DP_MODES)
     }
     assert {json.loads(line)["run"] for line in RECORDS.read_text().splitlines()} == digests
 
@@ -123,7 +123,7 @@ def test_the_committed_records_are_those_of_its_runs() -> None:
     ],
 )
 def test_patterns_choose_graphs_and_methods(only: tuple[str, ...], count: int) -> None:
-    assert len(list_jobs(FRONTIER, modes=DP_MODES, only=only)) == count
+    assert len(list_jobs(FRONTIER, modes=spec.DP_MODES, only=only)) == count
 
 
 def test_test_nodes_are_taken_out_and_come_back_with_their_lists() -> None:
@@ -160,7 +160,7 @@ def work_with_records(folder: Path, **changes: Any) -> Reproduction:
     lines = []
     for run, accuracy in zip(planned, (0.5, 0.6, 0.7), strict=True):
         measured = {"test_accuracy": accuracy, "test_accuracy_in_the_clear": accuracy + 0.1}
-        lines.append({**run.labels, **measured, "epsilon_holds": 3.9, "run": run.run, **changes})
+        lines.append({**run.labels, **measured, "epsilon_holds": 3.9, **changes})
     (out / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return Reproduction(["frontier"], options, say=silent)
 
@@ -179,7 +179,7 @@ def test_mean_and_spread_over_seeds(tmp_path: Path) -> None:
     assert covered.spread == pytest.approx(stdev([50, 60, 70]))
     assert clear.ours == pytest.approx(70)
     assert (covered.epsilon, covered.epsilon_holds) == (4.0, 3.9)
-    assert "| DP-Billboard, covered | 60.0 ± 10.0 |  |" in table.markdown("planetoid_cora")
+    assert "| DP-Billboard, covered | 60.0 ± 10.0 |  |" in table.markdown()
     assert "standard deviation over 3 seeds" in table.notes[0]
 
 

@@ -200,5 +200,7 @@ def test_what_the_paper_says_once_is_what_the_code_does() -> None:
     percentile = inspect.signature(choose_percentile_clipping).parameters["percentile"]
     assert percentile.default == common.clip_percentile
     config = TrainingConfig(optimizer="adam", learning_rate=0.1, momentum=common.beta1)
-    optimizer = build_optimizer(nn.Linear(1, 1).parameters(), config, None)
+    model = nn.Linear(1, 1)
+    average = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    optimizer = build_optimizer(model, average, config, None)
     assert optimizer.param_groups[0]["betas"] == (common.beta1, common.beta2)

@@ -58,7 +58,7 @@ def test_any_other_damage_is_an_error(tmp_path: Path, line: str) -> None:
 
 
 def test_a_shared_run_says_whose_it_was() -> None:
-    shared = relabel(record(0), {"experiment": "curves", "axes": {}}.items())
+    shared = relabel(record(0), {"experiment": "curves", "axes": {}})
     assert (shared["experiment"], shared["axes"]) == ("curves", {})
     assert shared["shared_with"] == "degree: c, GCN, sound"
 

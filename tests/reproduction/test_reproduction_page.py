@@ -12,8 +12,7 @@ import pytest
 import benchmark_scripts
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.jobs import list_jobs
-from hushgraph.reproduction.measurements import group_records, read_records
-from hushgraph.reproduction.runner import DP_MODES
+from hushgraph.reproduction.measurements import group_records
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "records" / "reproduction" / "records.jsonl"
@@ -36,7 +35,7 @@ def records() -> list[dict[str, Any]]:
 
 def test_the_page_shows_the_records(script: ModuleType, records: list[dict[str, Any]]) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert script.filled(page, group_records(script.ordered(read_records(records)))) == page
+    assert script.filled(page, group_records(script.ordered(records))) == page
     shown = {place["name"] for place in script._PLACE.finditer(page)}
     assert shown == {record["experiment"] for record in records} - {"class-wise"}
 
@@ -55,7 +54,7 @@ def test_every_cell_mode_and_seed_has_one_record(records: list[dict[str, Any]]) 
         (name, job.column.name, job.row.row, job.mode, tuple(sorted(job.axes)), job.seed)
         for name in spec.names()
         if spec.load(name).kind != "frontier"
-        for job in list_jobs(spec.load(name), modes=DP_MODES, only=COLUMNS)
+        for job in list_jobs(spec.load(name), modes=spec.DP_MODES, only=COLUMNS)
     }
     assert set(labels) <= expected
     missing = expected - set(labels)

@@ -9,7 +9,6 @@ import pytest
 from hushgraph.errors import InputError
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.jobs import list_jobs
-from hushgraph.reproduction.runner import DP_MODES
 
 
 @pytest.mark.parametrize("name", spec.names())
@@ -20,7 +19,7 @@ def test_every_experiment_is_read_and_has_work(name: str) -> None:
     if experiment.kind == "statistics":
         assert all(column.statistics for column in experiment.columns)
     else:
-        assert list_jobs(experiment, modes=DP_MODES)
+        assert list_jobs(experiment, modes=spec.DP_MODES)
 
 
 def test_the_degree_axis_begins_where_no_edge_is_read() -> None:

@@ -93,8 +93,10 @@ def test_other_tasks_are_trained_evaluated_and_published(
     task: Number | Labels, settings: dict[str, object], tmp_path: object
 ) -> None:
     graph = make_graph(task)
+    # What trees have learned is not looked at.
+    steps = 20 if "max_readers" in settings else 250
     run = hg.train(
-        graph, epsilon=20.0, steps=250, device="cpu", out=f"{tmp_path}/run", exact_figures=True, **settings
+        graph, epsilon=20.0, steps=steps, device="cpu", out=f"{tmp_path}/run", exact_figures=True, **settings
     )
     key = f"test_{task.headline}"
     if "max_readers" in settings:

@@ -16,7 +16,6 @@ from hushgraph.billboard.board import Board, load_board, release
 from hushgraph.billboard.combined import combine_boards, place_weights
 from hushgraph.billboard.reading import normalise
 from hushgraph.billboard.scaled import scale_readings
-from hushgraph.engines.plan import begin_run
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph
 from hushgraph.inputs.features import RowTable
@@ -150,6 +149,6 @@ def train_database(
 
         def begin(folder: RunFolder, graph: Graph, parts: Parts) -> Any:
             engine = SqliteEngine(folder, graph, parts, database)
-            return engine, partial(begin_run, folder, engine="sqlite")
+            return engine, folder.start
 
         return run_plan(out, graph, plan, config, begin=begin, data=os.fspath(path))

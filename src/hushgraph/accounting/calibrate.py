@@ -43,7 +43,7 @@ def smallest_noise(
     Guarantees:
         The accountant, asked again with the noise returned, answers at most `epsilon`.
     """
-    _check_budget(epsilon, delta)
+    check_budget(epsilon, delta)
     if steps < 1:
         raise PlanError(f"steps={steps}: expected 1 or more; without a step no noise is needed.")
     event = StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=1.0)
@@ -80,7 +80,7 @@ def smallest_scale(*, spent: Callable[[float], float], start: float, epsilon: fl
     Guarantees:
         `spent`, asked again at the scale returned, answers at most `epsilon`.
     """
-    _check_budget(epsilon, delta)
+    check_budget(epsilon, delta)
     return _search_scale(spent, math.log(start), epsilon, delta)
 
 
@@ -161,7 +161,7 @@ def most_steps(*, event: Event, epsilon: float, delta: float, accountant: str) -
     Guarantees:
         The accountant, asked with the number returned, answers at most `epsilon`.
     """
-    _check_budget(epsilon, delta)
+    check_budget(epsilon, delta)
 
     def spent(steps: int) -> float:
         return price([(event, steps)], delta=delta, accountant=accountant)
@@ -179,7 +179,8 @@ def most_steps(*, event: Event, epsilon: float, delta: float, accountant: str) -
     return low
 
 
-def _check_budget(epsilon: float, delta: float) -> None:
+def check_budget(epsilon: float, delta: float) -> None:
+    """Refuse what no mechanism can meet, or every one does."""
     if not 0.0 < epsilon < math.inf:
         raise PlanError(f"epsilon={epsilon}: expected a finite number above 0.")
     if not 0.0 < delta < 1.0:

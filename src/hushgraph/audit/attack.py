@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from hushgraph.accounting.accountants import compose_shifts
 from hushgraph.audit.checks import Check, check_noise_of_steps, check_runs
-from hushgraph.audit.curve import total_shift
 from hushgraph.audit.faults import get_fault
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.result import Attack, Audit
@@ -21,7 +21,7 @@ from hushgraph.audit.runs import Plant, plant_nothing
 from hushgraph.audit.scene import Difference, choose_blocks, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, Shown, Stage
-from hushgraph.audit.weights import point_rows, point_trees, spread
+from hushgraph.audit.weights import point_maps, point_rows, point_trees, spread
 from hushgraph.billboard.lists import Block
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.records import RelationInfo
@@ -44,7 +44,9 @@ _PLACES = 20_000
 _GUESSES = 400
 # Nodes of a canary, where persons are protected.
 _NODES_EACH = 3
-_HIDDEN_OF_TREES = 2
+_HIDDEN_OF_TREES, _HIDDEN_AT_MAPS = 2, 16
+# In names of the weights of R-GCN.
+_MAPS = ".maps."
 # The part of the trials that each other difference between two worlds gets: one of so many.
 _PART = 4
 # How many bounds of boards and steps there are, which hold together; tables of figures add one.
@@ -158,11 +160,12 @@ def audit_plan(
         guesses = _GUESSES if trials is None else min(_GUESSES, trials)
         name = model if plan.num_layers else "mlp"
         guess = partial(attack_numbers, plan, model=name, trials=guesses, plant=plant, seed=seed)
+    blocks = choose_blocks(plan, relations)
     if plan.num_boards:
-        asked = {"task": task, "class_weights": class_weights, "blocks": choose_blocks(plan, relations)}
+        asked = {"task": task, "class_weights": class_weights, "blocks": blocks}
         audit = _audit_boards(plan, plant, effort, confidence, **asked)
     else:
-        audit = _audit_trees(plan, plant, effort, confidence, model=model, canary=canary)
+        audit = _audit_trees(plan, plant, effort, confidence, model=model, canary=canary, blocks=blocks)
     return replace(
         audit,
         numbers=guess(),
@@ -334,21 +337,45 @@ def _measure(
     )
 
 
-def _audit_trees(
-    plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float, *, model: str, canary: str
-) -> Audit:
-    """The steps of trees, or of rows that read no board."""
-    stage = stage_trees(plan, plant, effort, model=model, canary=canary)
-    shown = effort.spend(stage)
-    main = Attack.measure(
-        "steps", *shown.pair(0), claimed=stage.plan.epsilon, plan=stage.plan, confidence=confidence
+def _audit_trees(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float, **asked: Any) -> Audit:
+    """The steps of trees, or of rows that read no board; `asked` are as in `stage_trees`."""
+    stage = stage_trees(plan, plant, effort, **asked)
+    stages = {"steps": (stage, 1)}
+    if any(_MAPS in name for name in stage.phases[0]):
+        stages["steps, maps of relations"] = stage_trees(plan, plant, effort, at_maps=True, **asked), _PART
+    shown_by = {name: effort.spend(each, part=part) for name, (each, part) in stages.items()}
+    main, *attacks = (
+        Attack.measure(
+            name,
+            *shown_by[name].pair(0),
+            claimed=each.plan.epsilon,
+            plan=each.plan,
+            confidence=1 - (1 - confidence) / len(stages),
+        )
+        for name, (each, _) in stages.items()
     )
     checks = check_noise_of_steps(stage)
-    return _collect(stage, shown, main, [], checks=checks, canary=canary, model=model)
+    names = {name: asked[name] for name in ("canary", "model")}
+    return _collect(stage, shown_by["steps"], main, attacks, checks=checks, **names)
 
 
-def stage_trees(plan: PrivacyPlan, plant: Plant, effort: _Effort, *, model: str, canary: str) -> Stage:
-    """Check what is asked for and set up runs on trees."""
+def stage_trees(
+    plan: PrivacyPlan,
+    plant: Plant,
+    effort: _Effort,
+    *,
+    model: str,
+    canary: str,
+    blocks: tuple[Block, ...] = (),
+    at_maps: bool = False,
+) -> Stage:
+    """Check what is asked for and set up runs on trees.
+
+    Args:
+        plan, plant, effort: what is attacked, and how often.
+        model, canary, blocks: as in `plant_trees`; of a run with several relations "gcn" has maps of them.
+        at_maps: look at the gradient of those maps, one canary at a time.
+    """
     if model not in _MODELS:
         raise InputError(f"model={model!r}: expected one of {', '.join(_MODELS)}")
     if (plan.num_layers == 0) != (model == "mlp"):
@@ -361,13 +388,24 @@ def stage_trees(plan: PrivacyPlan, plant: Plant, effort: _Effort, *, model: str,
         # Only a full list has something to displace; D has no price where senders own the edges.
         plan = replace(plan, max_reads=1)
     by_groups = plan.clipping == "groups"
-    # Of groups of layers every one tells of the canary, and only the first layer keeps copies apart.
-    copies = 1 if by_groups else effort.copies(_TREE_COPIES)
+    # Of groups of layers, and in maps, every part tells of the canary, and only the first layer keeps copies
+    # apart.
+    copies = 1 if by_groups or at_maps else effort.copies(_TREE_COPIES)
     wanted = _MOST if effort.trials is None else effort.trials
     repeats = max(1, min(_STEPS_OF_A_RUN // plan.steps, math.ceil(2 * wanted / copies)))
-    scene = plant_trees(plan, copies=copies, canary=canary, nodes_each=_count_nodes(plan))
-    phases: Any = partial(spread, seed=_WEIGHTS_SEED) if by_groups else partial(point_trees, plan=plan)
-    return Stage.of(plan, scene, phases, plant=plant, hidden=_HIDDEN_OF_TREES, model=model, repeats=repeats)
+    scene = plant_trees(
+        plan,
+        copies=copies,
+        canary=canary,
+        nodes_each=_count_nodes(plan),
+        temperatures=(1.0, 0.0) if at_maps else None,
+        blocks=blocks,
+    )
+    phases: Any = partial(point_maps if at_maps else point_trees, plan=plan)
+    if by_groups and not at_maps:
+        phases = partial(spread, seed=_WEIGHTS_SEED)
+    hidden = _HIDDEN_AT_MAPS if at_maps else _HIDDEN_OF_TREES
+    return Stage.of(plan, scene, phases, plant=plant, hidden=hidden, model=model, repeats=repeats)
 
 
 def _collect(
@@ -398,7 +436,7 @@ def _collect(
         path="session",
         trials=len(with_row),
         shift=shown.shift,
-        shift_at_most=total_shift(plan.events) if has_boards else of_steps,
+        shift_at_most=compose_shifts(plan.events) if has_boards else of_steps,
         seed=None,
         seconds=0.0,
         with_row=with_row,

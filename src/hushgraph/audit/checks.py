@@ -68,12 +68,8 @@ def check_runs(plan: PrivacyPlan, plant: Plant) -> tuple[Check, ...]:
     """Watch a few runs of the default method with the noise of `plan`, and check what they released."""
     with quiet_process():
         runs = [watch(plan, plant, is_sparse=is_sparse) for is_sparse in (False, False, True)]
-    checks: list[tuple[str, Callable[[list[Watched]], str]]] = [
-        ("charges come first and are those of the plan", _check_ledger),
-        ("boards and tables are released once", _check_once),
-        ("rows cast what they may", _check_ballots),
-        ("noise at every place of every board", partial(_check_everywhere, _list_boards)),
-        ("noise of boards has the planned size", partial(_check_size, _list_boards)),
+    checks: Checks = [
+        *_OF_BOARDS,
         ("rows read the released boards", _check_readings),
         ("clipped sums, by a second method", _check_sums),
         ("no row adds more than C", _check_probes),
@@ -82,7 +78,7 @@ def check_runs(plan: PrivacyPlan, plant: Plant) -> tuple[Check, ...]:
         ("noise of tables has the planned size", _check_table_size),
         *_OF_STEPS,
     ]
-    return tuple(Check(name=name, failure=check(runs)) for name, check in checks)
+    return _apply(checks, runs)
 
 
 def check_data(
@@ -105,16 +101,7 @@ def check_data(
         []
     """
     runs = [watch_data(graph, plan, begin, hidden) for _ in range(2)]
-    checks: list[tuple[str, Callable[[list[Watched]], str]]] = [
-        ("charges come first and are those of the plan", _check_ledger),
-        ("every board is released once", _check_once),
-        ("rows cast what they may", _check_ballots),
-        ("noise at every place of every board", partial(_check_everywhere, _list_boards)),
-        ("noise of boards has the planned size", partial(_check_size, _list_boards)),
-        ("no row adds more than C", _check_probes),
-        *_OF_STEPS,
-    ]
-    return tuple(Check(name=name, failure=check(runs)) for name, check in checks)
+    return _apply([*_OF_BOARDS, ("no row adds more than C", _check_probes), *_OF_STEPS], runs)
 
 
 def check_noise_of_steps(stage: Stage) -> tuple[Check, ...]:
@@ -129,7 +116,10 @@ def check_noise_of_steps(stage: Stage) -> tuple[Check, ...]:
         ) as seen:
             charges = read_charges(seen)
         runs.append(Watched(plan=plan, seen=seen, graph=graph, charges=charges))
-    checks = [("charges come first and are those of the plan", _check_ledger), *_OF_STEPS]
+    return _apply([*_OF_BOARDS[:1], *_OF_STEPS], runs)
+
+
+def _apply(checks: Checks, runs: list[Watched]) -> tuple[Check, ...]:
     return tuple(Check(name=name, failure=check(runs)) for name, check in checks)
 
 
@@ -343,7 +333,16 @@ def _find_alike(vectors: list[tuple[str, Floats]]) -> str:
     return ""
 
 
-_OF_STEPS: list[tuple[str, Callable[[list[Watched]], str]]] = [
+Checks = list[tuple[str, Callable[[list[Watched]], str]]]
+"""Names, and functions that say what is wrong with runs."""
+_OF_BOARDS: Checks = [
+    ("charges come first and are those of the plan", _check_ledger),
+    ("boards and tables are released once", _check_once),
+    ("rows cast what they may", _check_ballots),
+    ("noise at every place of every board", partial(_check_everywhere, _list_boards)),
+    ("noise of boards has the planned size", partial(_check_size, _list_boards)),
+]
+_OF_STEPS: Checks = [
     ("noise in every entry of every weight tensor", partial(_check_everywhere, _list_tensors)),
     ("noise of weight tensors has the planned size", partial(_check_size, _list_tensors)),
     ("no noise is used twice", _check_fresh),

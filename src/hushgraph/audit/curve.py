@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from hushgraph.accounting import Accountant, make_accountant
-from hushgraph.accounting.accountants import gaussian_epsilon
+from hushgraph.accounting.accountants import Accountant, compose_shifts, gaussian_epsilon, make_accountant
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
 from hushgraph.audit.statistics import (
+    Bound,
     Floats,
     candidate_thresholds,
     check_confidence,
@@ -42,29 +42,19 @@ Charges = Sequence[tuple[Event, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurveBound:
-    """What was counted, and the epsilon that follows if the mechanism has a curve of this family.
+class CurveBound(Bound):
+    """The epsilon that follows if the mechanism has a curve of this family.
+
+    It is that of the family's curve with the most noise that the counts do not refute. The event speaks for
+    the row.
 
     Attributes:
-        epsilon: that of the family's curve with the most noise that the counts do not refute.
-        confidence: how often, at least, such a bound is at most the true epsilon.
-        delta: the delta it is for.
         family: "gaussian" for whole batches, "pair" for the dominating pair of drawn ones.
         noise_at_most: the mechanism behaves as if it had no more noise than this part of what was planned.
-        trials: trials a world that were counted, those that chose the threshold left out.
-        hits, false_alarms: how often the statistic was at least `threshold` with the row, and without it.
-        threshold: of the statistic.
     """
 
-    epsilon: float
-    confidence: float
-    delta: float
     family: Literal["gaussian", "pair"]
     noise_at_most: float
-    trials: int
-    hits: int
-    false_alarms: int
-    threshold: float
 
 
 def curve_lower_bound(
@@ -110,7 +100,7 @@ def curve_lower_bound(
     if is_gaussian:
         shift = float(_shift(hit_rate, alarm_rate))
         epsilon = gaussian_epsilon(shift, plan.delta)
-        noise = total_shift(charges) / shift if shift > 0 else math.inf
+        noise = compose_shifts(charges) / shift if shift > 0 else math.inf
     else:
         noise = _most_noise(charges, hit_rate, alarm_rate)
         epsilon = 0.0 if math.isinf(noise) else _compose(charges, noise).epsilon(plan.delta)
@@ -134,11 +124,6 @@ def _rate(event: Event) -> float | None:
     if isinstance(event.draw, PoissonDraw):
         return event.draw.rate
     return 1.0 if event.draw.size == event.draw.population else None
-
-
-def total_shift(charges: Charges) -> float:
-    """The shift of the one Gaussian that all charges are where every batch is whole."""
-    return math.sqrt(sum(count * event.largest_shift**2 for event, count in charges))
 
 
 def _shift(hit_rate: npt.ArrayLike, alarm_rate: npt.ArrayLike) -> Floats:

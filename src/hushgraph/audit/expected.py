@@ -90,32 +90,24 @@ def expect_sum(weights: Weights, graph: Graph, readings: Floats, clipping: Clipp
     outer = special.softmax(scores, axis=1) - np.eye(graph.num_classes)[graph.y[rows]]
     inner = (outer @ weights["decoder.weight"].double().numpy()) * (1 - hidden**2)
 
-    def square(values: Floats) -> Floats:
-        return np.asarray(np.square(values).sum(axis=1))
-
-    squares = {
-        "encoder.0.weight": square(inner) * square(inputs),
-        "encoder.0.bias": square(inner),
-        "decoder.weight": square(outer) * square(hidden),
-        "decoder.bias": square(outer),
-        "skip.weight": square(outer) * square(readings),
+    # The gradient of a row by layer: an outer product, or a vector.
+    parts: dict[str, tuple[Floats, Floats | None]] = {
+        "encoder.0.weight": (inner, inputs),
+        "encoder.0.bias": (inner, None),
+        "decoder.weight": (outer, hidden),
+        "decoder.bias": (outer, None),
+        "skip.weight": (outer, readings),
     }
     by_group = np.zeros((3, len(rows)))
-    for name, values in squares.items():
-        by_group[group_of(name)] += values
+    for name, (left, right) in parts.items():
+        square = np.square(left).sum(axis=1)
+        by_group[group_of(name)] += square if right is None else square * np.square(right).sum(axis=1)
     factors = clipping.factors(torch.from_numpy(by_group)).numpy()
-
-    def add_up(name: str, left: Floats, right: Floats | None = None) -> torch.Tensor:
+    sums: Weights = {}
+    for name, (left, right) in parts.items():
         scaled = left * factors[group_of(name)][:, None]
-        return torch.from_numpy(scaled.sum(axis=0) if right is None else scaled.T @ right)
-
-    return {
-        "encoder.0.weight": add_up("encoder.0.weight", inner, inputs),
-        "encoder.0.bias": add_up("encoder.0.bias", inner),
-        "decoder.weight": add_up("decoder.weight", outer, hidden),
-        "decoder.bias": add_up("decoder.bias", outer),
-        "skip.weight": add_up("skip.weight", outer, readings),
-    }
+        sums[name] = torch.from_numpy(scaled.sum(axis=0) if right is None else scaled.T @ right)
+    return sums
 
 
 def expect_counts(weights: Weights, graph: Graph, readings: Floats) -> tuple[dict[str, Counts], int]:

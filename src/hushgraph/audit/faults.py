@@ -25,6 +25,7 @@ from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.reading import Float32Array
 from hushgraph.errors import InputError
 from hushgraph.figures.tables import Counts, NoisyTables, Scored
+from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
@@ -32,9 +33,13 @@ from hushgraph.noise.rounded import Draws
 from hushgraph.noise.source import FloatNoise, NoiseSource
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.charges import FIGURES, Charge
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan, TreePlan
 from hushgraph.tasks.task import Task
-from hushgraph.training.parts import ChargingLedger, Parts
+from hushgraph.training.parts import ClippedSum, Parts
+
+# Above every norm.
+_NO_CLIP = 1e30
 
 
 class _HalfNoise:
@@ -184,6 +189,20 @@ def _share_stream(real: Parts) -> Parts:
     )
 
 
+def _forget_maps(real: Parts) -> Parts:
+    """The maps of relations are left out of clipping."""
+
+    def adapt_sum(clipped_sum: ClippedSum) -> ClippedSum:
+        def sum_roots(model: torch.nn.Module, piece: Any, clipping: Clipping) -> dict[str, Tensor]:
+            bare = clipped_sum(model, piece, replace(clipping, kind="flat", clip=_NO_CLIP, thresholds=None))
+            sums = clipped_sum(model, piece, clipping)
+            return {name: bare[name] if ".maps." in name else value for name, value in sums.items()}
+
+        return real.adapt_sum(sum_roots)
+
+    return replace(real, adapt_sum=adapt_sum)
+
+
 def _release_counts(real: Parts) -> Parts:
     """Tables are released as they are counted."""
 
@@ -263,7 +282,7 @@ def _count_training_rows(real: Parts) -> Parts:
 def _forget_charge(real: Parts) -> Parts:
     """Tables are released without a charge."""
 
-    def charge(ledger: ChargingLedger, charge: Charge, **given: Any) -> None:
+    def charge(ledger: Ledger, charge: Charge, **given: Any) -> None:
         if charge.name != FIGURES:
             real.charge(ledger, charge, **given)
 
@@ -313,6 +332,12 @@ FAULTS = {
         method="trees",
         words="the paper's sampler where readers own the edges, as the paper has it",
         changes={"sampler": "paper", "edge_owner": "reader", "max_reads": None},
+    ),
+    "unclipped-maps": Fault(
+        method="trees",
+        words="the maps of relations are left out of clipping",
+        plant=_forget_maps,
+        changes={"num_relations": 2},
     ),
     "float-noise": Fault(words="float32 noise of torch's generator", plant=plant_float_noise),
     "full-ballots": Fault(

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hushgraph.accounting import make_accountant
+from hushgraph.accounting.accountants import make_accountant
 from hushgraph.audit.runs import Plant, Rerun, choose_config, plant_nothing, watch_run
 from hushgraph.audit.scene import Scene, move_plan, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence, rate_at_least

@@ -33,7 +33,6 @@ from hushgraph.runs.folder import RunFolder
 from hushgraph.training.boards import make_ballots
 from hushgraph.training.distributed import Group
 from hushgraph.training.memory import GraphView, Memory
-from hushgraph.training.optimizers import SGD
 from hushgraph.training.parts import ClippedSum, Parts
 from hushgraph.training.running import Begin, begin_in_memory, run_plan
 from hushgraph.training.steps import build_trainer
@@ -181,7 +180,7 @@ class _Notes:
             self.seen.charged.append((kind, ledger.releases_charged, ledger.steps_charged))
 
 
-class Witness(SGD):
+class Witness(torch.optim.SGD):
     """An optimiser of the attacker's: notes every released sum, then sets the weights of the next step.
 
     A guarantee on the noisy sums holds whatever an optimiser makes of them.
@@ -206,8 +205,7 @@ class Witness(SGD):
         if self._phases:
             use(self._named, self._phases[len(self._notes.seen.sums) % len(self._phases)])
 
-    @torch.no_grad()
-    def step(self) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         seen = self._notes.seen
         seen.starts.append(_copy(self._named))
         self._notes.note_charges("step")
@@ -282,7 +280,9 @@ class Rerun:
         """The trainer of the session, with whole batches and no noise."""
         folder, model = self.seen.folder, self.seen.folder.build_model()
         folder = replace(folder, plan=replace(folder.plan, batch_size=folder.plan.num_train_nodes))
-        state = State(model, SGD(model.parameters(), lr=1.0), _copy(dict(model.named_parameters())))
+        state = State(
+            model, torch.optim.SGD(model.parameters(), lr=1.0), _copy(dict(model.named_parameters()))
+        )
         common: dict[str, Any] = {"group": Group(), "parts": self.seen.parts}
         steps = GraphView(folder, view.graph).build_steps(state, key=0, **common)
         return build_trainer(folder, state, steps, ledger=None, noise=None, **common)

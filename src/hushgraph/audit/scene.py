@@ -21,7 +21,7 @@ from hushgraph.billboard.lists import Block
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.records import Relation, RelationInfo
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.keys import pair_key, seed_word
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.labels import Labels
@@ -280,17 +280,19 @@ def _repeat(
 
 
 def choose_blocks(plan: PrivacyPlan, relations: Sequence[RelationInfo] = ()) -> tuple[Block, ...]:
-    """The relations of made graphs, none for plain records.
+    """The relations of made graphs; none for plain records, and where training reads none.
 
     Args:
         plan: has as many as these, with weights where it has weights, if nothing else is known.
         relations: of a run: which have weights, and which name places that are not people.
     """
+    if not (plan.num_boards or plan.reads_edges):
+        return ()
     if relations:
         return tuple(
             Block(name=each.name, size=0, kind=each.kind, is_weighted=each.is_weighted) for each in relations
         )
-    if not isinstance(plan, BillboardPlan) or not (plan.is_weighted or plan.num_relations > 1):
+    if not (plan.is_weighted or plan.num_relations > 1):
         return ()
     return tuple(
         Block(name=f"relation {number}", size=0, is_weighted=plan.is_weighted)
@@ -374,6 +376,7 @@ def plant_trees(
     canary: str = "strongest",
     nodes_each: int = 1,
     temperatures: tuple[float, float] | None = None,
+    blocks: tuple[Block, ...] = (),
 ) -> Scene:
     """Canaries that change as many training trees as the plan counts, and each as much as can be.
 
@@ -386,6 +389,7 @@ def plant_trees(
             own the edges, the others who get its places; where senders do, what its readers read instead.
         nodes_each: how many nodes a canary has, all alike; for plans that read no edge in training.
         temperatures: the features of hot and cold nodes, where they are not those of the plan.
+        blocks: as in `plant_rows`.
     """
     if canary not in CANARIES:
         raise InputError(f"canary={canary!r}: expected one of {', '.join(CANARIES)}")
@@ -411,7 +415,7 @@ def plant_trees(
         return v, []
 
     clip = _SMALL_CLIP if plan.clipping == "groups" else None
-    return _repeat(plan, copies, draw, task=Classes(num_classes=2), clip=clip)
+    return _repeat(plan, copies, draw, task=Classes(num_classes=2), clip=clip, blocks=blocks)
 
 
 def choose_temperatures(plan: PrivacyPlan) -> tuple[float, float]:

@@ -22,20 +22,17 @@ _CHOOSING_ERROR = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowerBound:
+class Bound:
     """What was counted, and the epsilon that follows from it.
 
     Attributes:
-        epsilon: no mechanism with a smaller epsilon at this delta explains the counts, at `confidence`.
+        epsilon: the lower bound.
         confidence: how often, at least, such a bound is at most the true epsilon.
         delta: the delta it is for.
         trials: trials a world that were counted, those that chose the threshold left out.
         hits: how often the event happened in the world that it speaks for.
         false_alarms: how often it happened in the other world.
         threshold: of the statistic.
-        speaks_for: "row" where the event is a statistic of at least `threshold`, "no row" where it is one of
-            at most `threshold`.
-        most: the largest epsilon that so many trials can show, were the attack perfect.
     """
 
     epsilon: float
@@ -45,6 +42,18 @@ class LowerBound:
     hits: int
     false_alarms: int
     threshold: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowerBound(Bound):
+    """No mechanism with a smaller epsilon at this delta explains the counts, at `confidence`.
+
+    Attributes:
+        speaks_for: "row" where the event is a statistic of at least `threshold`, "no row" where it is one of
+            at most `threshold`.
+        most: the largest epsilon that so many trials can show, were the attack perfect.
+    """
+
     speaks_for: str
     most: float
 

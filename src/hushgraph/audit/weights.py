@@ -21,6 +21,8 @@ from hushgraph.tasks.two_classes import TwoClasses
 _LARGEST_HIDDEN = 1e-3
 # A score that decides, and one that no probability is left to.
 _SURE, _NEVER = 60.0, -60.0
+# Weights that saturate tanh, and beside which the bias of the outputs has no gradient to speak of.
+_STEEP = 1e3
 
 
 def find_outputs(task: Task) -> tuple[int, int | None]:
@@ -59,6 +61,8 @@ def point_trees(model: nn.Module, plan: PrivacyPlan) -> list[Weights]:
     without one.
     """
     hot, depth = choose_temperatures(plan)[0], plan.num_layers
+    # Sums of what is read at most double a value in every layer, or multiply it by relations and one.
+    growth = max(2, 1 + sum(name.startswith("layers.0.maps.") for name, _ in model.named_parameters()))
     weights = {}
     for name, parameter in model.named_parameters():
         part, _, last = name.rpartition(".")
@@ -66,13 +70,30 @@ def point_trees(model: nn.Module, plan: PrivacyPlan) -> list[Weights]:
         # Queries and keys of zero attend to all alike.
         if last == "weight" and not part.endswith(("query", "key")):
             if part.startswith("encoder"):
-                # Sums of what is read at most double a value in every layer.
-                value.fill_(_LARGEST_HIDDEN / (hot * 2.0**depth))
+                value.fill_(_LARGEST_HIDDEN / (hot * float(growth) ** depth))
             elif part.startswith("decoder"):
                 value.copy_(torch.tensor([[1.0], [-1.0]]).expand_as(value))
             else:
                 value.copy_(_repeat_identity(*value.shape))
         weights[name] = value
+    return [weights, _mirror(weights, [name for name in weights if name.startswith("decoder")])]
+
+
+def point_maps(model: nn.Module, plan: PrivacyPlan) -> list[Weights]:
+    """Two settings under which the maps of relations get nearly all of the gradient of a root that reads.
+
+    Features are 1 or 0. All layers but the last saturate, and the last is 0: nothing is learned below its
+    maps, whose inputs are what was read, and the loss is steep.
+    """
+    last = f"layers.{plan.num_layers - 1}."
+    weights = {name: torch.zeros_like(parameter) for name, parameter in model.named_parameters()}
+    for name, value in weights.items():
+        if name.startswith("decoder") and name.endswith("weight"):
+            value.copy_(_STEEP * torch.tensor([[1.0], [-1.0]]).expand_as(value))
+        elif name.startswith("encoder") and name.endswith("weight"):
+            value.fill_(_STEEP)
+        elif name.endswith("weight") and not name.startswith(last):
+            value.copy_(_STEEP * torch.eye(len(value)))
     return [weights, _mirror(weights, [name for name in weights if name.startswith("decoder")])]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,6 +47,7 @@ _FAULTS = (
         "training-in-tables",
     ),
     *("rows-counted-twice", "uncharged-tables", "per-layer-noise", "paper-sampler"),
+    "unclipped-maps",
 )
 _TREES_ONLY = ("model", "layers", "max_readers", "max_reads", "canary")
 # What a run has its own values of.
@@ -158,12 +158,12 @@ def _choose_settings(context: typer.Context, line: terminal.StatusLine) -> Setti
     flags = context.params
     subject, fault = flags["subject"], flags["fault"]
     if subject is not None and is_run(subject):
-        given = _list_given(context, _OF_RUN)
+        given = options.list_given(context, _OF_RUN)
         if given:
-            raise InputError(f"{given}: the run {subject} has its own; leave it out")
+            raise InputError(f"{', '.join(given)}: the run {subject} has its own; leave it out")
         return settings_of_run(subject)
-    if subject is None and (given := _list_given(context, _READING)):
-        raise InputError(f"{given} without DATA: there is nothing to read; give DATA as well")
+    if subject is None and (given := options.list_given(context, _READING)):
+        raise InputError(f"{', '.join(given)} without DATA: there is nothing to read; give DATA as well")
     if subject is not None:
         _check_exists(subject)
     if flags["epsilon"] is None:
@@ -183,12 +183,6 @@ def _choose_settings(context: typer.Context, line: terminal.StatusLine) -> Setti
     return settings_for(options.join_edges(subject, flags["edges"]), **arguments)
 
 
-def _list_given(context: typer.Context, names: Iterable[str]) -> str:
-    """The flags of these parameters that the command line gives, as text."""
-    flags = {parameter.name: parameter.opts[0] for parameter in context.command.params}
-    return ", ".join(flags[name] for name in names if options.is_given(context, name))
-
-
 def _check_exists(subject: str) -> None:
     """Refuse what is neither a run nor data, before anything else is asked about it."""
     from hushgraph.datasets.catalog import registry as catalog
@@ -206,7 +200,7 @@ def _choose_method(context: typer.Context) -> str:
     from hushgraph.audit.faults import get_fault
 
     flags = context.params
-    given = _list_given(context, _TREES_ONLY)
+    given = options.list_given(context, _TREES_ONLY)
     fault = flags["fault"]
     needed = None if fault is None else get_fault(fault).method
     method = flags["method"] or needed or ("trees" if given else "billboard")
@@ -214,7 +208,8 @@ def _choose_method(context: typer.Context) -> str:
         raise InputError(f"--fault {fault} with --method {method}: that fault is one of {needed}")
     if given and method != "trees":
         raise InputError(
-            f"{given} with --method {method}: applies only to --method trees; leave it out, or give that"
+            f"{', '.join(given)} with --method {method}: applies only to --method trees; leave it out, or "
+            "give that"
         )
     return str(method)
 

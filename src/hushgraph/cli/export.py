@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +33,7 @@ def export(
         line.show(f"Exporting {run}")
         place = export_run(run, out)
         files = sorted(file.name for file in place.iterdir())
-    if as_json:
-        typer.echo(json.dumps({"run": str(run), "out": str(place), "files": files}))
-    else:
-        typer.echo(f"{', '.join(files)} in {place}. README.md says how to serve them.")
+    facts = {"run": str(run), "out": str(place), "files": files}
+    terminal.finish(
+        facts, f"{', '.join(files)} in {place}. README.md says how to serve them.", as_json=as_json
+    )

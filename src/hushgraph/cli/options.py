@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, TypeVar, get_args
 
 import typer
 
+from hushgraph._text import is_elsewhere
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
-from hushgraph.settings import SECTIONS, SYNONYMS, TABLE, Command, Setting, read_names
+from hushgraph.settings import SECTIONS, SYNONYMS, TABLE, Command, Setting
 
 if TYPE_CHECKING:
     from hushgraph.cli import terminal
@@ -44,9 +45,9 @@ _NON_PRIVATE = "non-private"
 _SIMILAR, _ALMOST_EQUAL = 0.75, 0.9
 
 
-def list_choices(literal: Any, *, without: Iterable[str] = ()) -> str:
+def list_choices(literal: Any) -> str:
     """The values of a `Literal` as a metavar such as `gcn|gin|gat`."""
-    return "|".join(value for value in get_args(literal) if value not in without)
+    return "|".join(get_args(literal))
 
 
 def section(heading: str) -> Callable[..., Any]:
@@ -136,6 +137,11 @@ def name_flag(context: Any, name: str) -> str:
     return config_prefix(context, name) + str(opts[name])
 
 
+def list_given(context: Any, names: Iterable[str]) -> list[str]:
+    """The flags of those of these parameters that the command line or the file of `--config` sets."""
+    return [name_flag(context, name) for name in names if name in context.params and is_given(context, name)]
+
+
 def _source(context: Any, name: str) -> str:
     source = context.get_parameter_source(name)
     return "" if source is None else str(source.name)
@@ -164,7 +170,10 @@ _data, _output = section("Data"), section("Run and output")
 Data = Annotated[str, data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")]
 Edges = Annotated[
     list[Path] | None,
-    _data("The edges, where DATA is the nodes: a file, folder or 'pattern*'; repeat it. [edges.*]"),
+    _data(
+        "The edges, where DATA is the nodes: a file, folder or 'pattern*'; repeat it. [edges.*]",
+        parser=lambda text: text if is_elsewhere(text) else Path(text),
+    ),
 ]
 DataRoot = Annotated[
     Path | None,
@@ -368,8 +377,7 @@ def _key(parameter: Any) -> str:
 def _value(where: str, parameter: Any, value: Any, folder: Path) -> Any:
     kind = parameter.type_descriptor.annotation
     if parameter.multiple:
-        is_names = parameter.name in TABLE and TABLE[parameter.name].read is read_names
-        if isinstance(value, str) and (get_args(kind)[0] is Path or is_names):
+        if isinstance(value, str) and (get_args(kind)[0] is Path or parameter.name in TABLE):
             value = [value]
         if not isinstance(value, list):
             raise InputError(f"{where}={_show_value(value)}: expected a list, as [{_show_value(value)}]")
@@ -383,7 +391,7 @@ def _single(where: str, name: str, kind: Any, value: Any, folder: Path) -> Any:
     if not isinstance(value, types) or (isinstance(value, bool) and kind is not bool):
         raise InputError(f"{where}={_show_value(value)}: expected {expected}")
     if kind is Path:
-        return folder / Path(str(value)).expanduser()
+        return value if is_elsewhere(str(value)) else folder / Path(str(value)).expanduser()
     if name == "data" and _is_path(str(value), folder):
         return str(folder / Path(str(value)).expanduser())
     return value
@@ -394,6 +402,8 @@ def _is_path(data: str, folder: Path) -> bool:
     from hushgraph.datasets.catalog import registry as catalog
 
     path = Path(data).expanduser()
+    if is_elsewhere(data):
+        return False
     looks_like_path = path.suffix != "" or len(path.parts) > 1 or (folder / path).exists()
     return data not in catalog.names() and looks_like_path
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph._text import digits_up, rounded_up, split_list
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hushgraph.privacy.budget import DataBudget
-    from hushgraph.privacy.run_charge import RunCharge
     from hushgraph.privacy.solve import Solved
 
 EXAMPLES = """\
@@ -100,20 +99,20 @@ def plan(
         forecast = None
         if opened is not None:
             line.show("Counting the runs that fit")
-            forecast = Forecast.of(opened, solved, is_seeded=is_seeded)
+            forecast = forecast_runs(opened, solved, is_seeded=is_seeded)
     if as_json:
         facts = list_facts(solved, is_seeded=is_seeded) | {"warnings": warnings}
         if group is not None:
             facts |= {"group_size": group_size, "epsilon_group": json_number(group)}
         if forecast is not None:
-            facts |= forecast.to_json()
+            facts |= forecast[0]
         typer.echo(json.dumps(facts, allow_nan=False))
         return
     screen = terminal.console()
     more = [] if group is None else [(f"epsilon, group of {group_size}", rounded_up(group))]
     show_plan(solved, screen, explain=explain, is_seeded=is_seeded, more=more)
     if forecast is not None:
-        terminal.print_line(screen, f"\n{forecast.sentence}")
+        terminal.print_line(screen, f"\n{forecast[1]}")
     terminal.warn(warnings, notes)
 
 
@@ -125,82 +124,39 @@ def price_group(plan: PrivacyPlan, size: int) -> float:
         return math.inf
 
 
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """What runs like a planned one would do to the budget of the data.
+def forecast_runs(budget: DataBudget, solved: Solved, *, is_seeded: bool) -> tuple[dict[str, Any], str]:
+    """What runs like a planned one would do to the budget of the data: what `--json` adds, and in words."""
+    from hushgraph.privacy.budget import MOST_RUNS
+    from hushgraph.privacy.run_charge import RunCharge
 
-    Attributes:
-        budget: as it is now.
-        charge: of one such run.
-        runs_that_fit: how many more the total allows; None without a total.
-        epsilon_after_a_year: of everything, after one more run a month.
-    """
-
-    budget: DataBudget
-    charge: RunCharge
-    runs_that_fit: int | None
-    epsilon_after_a_year: float
-
-    @classmethod
-    def of(cls, budget: DataBudget, solved: Solved, *, is_seeded: bool) -> Forecast:
-        """Compose the runs with what was charged before."""
-        from hushgraph.privacy.run_charge import RunCharge
-
-        guarantee = _state_guarantee(solved, is_seeded=is_seeded)
-        charge = RunCharge.of_plan(solved.plan, guarantee, run="planned", command="plan", data="")
-        return cls(
-            budget=budget,
-            charge=charge,
-            runs_that_fit=budget.count_runs(charge),
-            epsilon_after_a_year=budget.price_more(charge, _YEAR),
-        )
-
-    @property
-    def left_after_a_year(self) -> float | None:
-        """What a year of monthly runs would leave; None without a total."""
-        total = self.budget.total
-        return None if total is None else max(0.0, total - self.epsilon_after_a_year)
-
-    def to_json(self) -> dict[str, Any]:
-        """What `--json` adds."""
-        return {
-            "budget": str(self.budget.path),
-            "runs_that_fit": self.runs_that_fit,
-            f"epsilon_after_{_YEAR}_runs": json_number(self.epsilon_after_a_year),
-            f"epsilon_left_after_{_YEAR}_runs": self.left_after_a_year,
-        }
-
-    @property
-    def sentence(self) -> str:
-        """What the budget says about such runs."""
-        budget, after = self.budget, rounded_up(self.epsilon_after_a_year)
-        total = "no total is set" if budget.total is None else f"its total is epsilon {budget.total:g}"
-        begin = (
-            f"Budget {budget.path}: {total} at delta = {digits_up(budget.delta)}, and "
-            f"{rounded_up(budget.spent)} is spent."
-        )
-        if math.isinf(self.charge.epsilon):
-            return f"{begin} This run has no guarantee, so no total allows it."
-        year = f"A run every month for a year would bring what is spent to {after}"
-        if budget.total is None or self.runs_that_fit is None:
-            return f"{begin} {year}."
-        if not self.runs_that_fit:
-            with_one = rounded_up(budget.price_more(self.charge, 1))
-            return f"{begin} No run like this one fits: it would be {with_one}; take a smaller epsilon."
-        one = self.runs_that_fit == 1
-        counted = f"{self.runs_that_fit:,} more run{'s' * (not one)} like this one fit{'s' * one}."
-        if self._is_unbounded:
-            counted = f"At least {counted}"
-        left = math.floor((self.left_after_a_year or 0.0) * 100) / 100
-        if self.runs_that_fit < _YEAR:
-            return f"{begin} {counted} {year}, which the total does not allow."
-        return f"{begin} {counted} {year} and leave {left:.2f}."
-
-    @property
-    def _is_unbounded(self) -> bool:
-        from hushgraph.privacy.budget import MOST_RUNS
-
-        return self.runs_that_fit == MOST_RUNS
+    guarantee = _state_guarantee(solved, is_seeded=is_seeded)
+    charge = RunCharge.of_plan(solved.plan, guarantee, run="planned", command="plan", data="")
+    fit, after, total = budget.count_runs(charge), budget.price_more(charge, _YEAR), budget.total
+    left = None if total is None else max(0.0, total - after)
+    facts = {
+        "budget": str(budget.path),
+        "runs_that_fit": fit,
+        f"epsilon_after_{_YEAR}_runs": json_number(after),
+        f"epsilon_left_after_{_YEAR}_runs": left,
+    }
+    limit = "no total is set" if total is None else f"its total is epsilon {total:g}"
+    begin = (
+        f"Budget {budget.path}: {limit} at delta = {digits_up(budget.delta)}, and "
+        f"{rounded_up(budget.spent)} is spent."
+    )
+    year = f"A run every month for a year would bring what is spent to {rounded_up(after)}"
+    if math.isinf(charge.epsilon):
+        return facts, f"{begin} This run has no guarantee, so no total allows it."
+    if left is None or fit is None:
+        return facts, f"{begin} {year}."
+    if not fit:
+        with_one = rounded_up(budget.price_more(charge, 1))
+        return facts, f"{begin} No run like this one fits: it would be {with_one}; take a smaller epsilon."
+    more = "1 more run like this one fits." if fit == 1 else f"{fit:,} more runs like this one fit."
+    counted = f"At least {more}" if fit == MOST_RUNS else more
+    if fit < _YEAR:
+        return facts, f"{begin} {counted} {year}, which the total does not allow."
+    return facts, f"{begin} {counted} {year} and leave {math.floor(left * 100) / 100:.2f}."
 
 
 def ask_prepare(
@@ -303,7 +259,7 @@ def _add_figures(solved: Solved, flags: Mapping[str, Any]) -> Solved:
     from hushgraph.tasks.classes import Classes
 
     notes = solved.notes
-    if flags["num_classes"] is None and flags["classes"] is None:
+    if flags["num_classes"] is None and not flags["classes"]:
         classes = 3
         notes = (*notes, "--num-classes was not given; figures are those of three classes or more.")
     else:
@@ -383,27 +339,26 @@ def _check_public(context: typer.Context, needed: Sequence[str], *, allowed: Seq
             f"no {' and no '.join(missing)}{trees}: give DATA, or {them}; see hushgraph plan --help"
         )
     reading = [name for name in flags if name == "edges" or (name in TABLE and TABLE[name].describes_data)]
-    foreign = [
-        options.name_flag(context, name)
-        for name in reading
-        if name not in allowed and options.is_given(context, name)
-    ]
+    foreign = options.list_given(context, [name for name in reading if name not in allowed])
     if foreign:
         raise InputError(f"{', '.join(foreign)} without DATA: there is nothing to read; leave it out")
 
 
 def _read_names(flags: Mapping[str, Any]) -> list[str] | None:
     """The names in --classes, which may be a number here: no model has one class, so it is no name."""
-    given = flags["classes"]
-    return None if given is None or given.isdecimal() else list(dict.fromkeys(split_list(given)))
+    names = (options.read_settings({"classes": flags["classes"]})["columns"] or {}).get("classes")
+    is_number = names is not None and len(names) == 1 and names[0].isdecimal()
+    return None if names is None or is_number else list(dict.fromkeys(names))
 
 
 def _count_classes(flags: Mapping[str, Any], names: Sequence[str] | None) -> int:
     """The number of classes: --num-classes, or that of --classes."""
     number, given = flags["num_classes"], flags["classes"]
-    listed = number if given is None else int(given) if names is None else len(names)
+    listed = number if not given else int(given[0]) if names is None else len(names)
     if number is not None and number != listed:
-        raise InputError(f"--num-classes {number} with --classes {given}: that is {listed}; give one of them")
+        raise InputError(
+            f"--num-classes {number} with --classes {','.join(given)}: that is {listed}; give one of them"
+        )
     if listed < 2:
         raise InputError(f"num_classes={listed}: expected 2 or more")
     return listed

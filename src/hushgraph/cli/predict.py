@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from hushgraph.cli import options, terminal
-from hushgraph.cli.options import list_choices, section
-from hushgraph.privacy import choices
+from hushgraph.cli.options import section
 
 EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
@@ -19,7 +18,6 @@ hushgraph predict runs/people-1 new.csv --edges lists.csv --new --out p.csv
 hushgraph predict runs/bank-1 bank --out flags.csv --top 1%"""
 
 _output = section("Run and output")
-_ENGINES = list_choices(choices.Engine)
 
 
 def predict(
@@ -46,7 +44,11 @@ def predict(
     symmetrize: Annotated[bool | None, section("Data")("Add reverse edges. [as in training]")] = None,
     force: Annotated[bool, _output("Replace the file if it exists. [refuse]", "--force")] = False,
     engine: Annotated[
-        str, _output("As in train: duckdb for tables larger than memory. [memory]", metavar=_ENGINES)
+        str,
+        _output(
+            "As in train: or Spark's master. [memory]",
+            metavar="auto|memory|duckdb|spark|MASTER",
+        ),
     ] = "memory",
     memory: Annotated[str | None, _output("What the engine may use, such as 8GiB. [4GiB]")] = None,
     device: options.Device = "auto",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -43,15 +42,14 @@ def release(
         figures = folder.plan.summary()["figures"]
         if to is not None:
             put_release(place, check_address(to))
-    if as_json:
-        where = {} if to is None else {"to": to}
-        typer.echo(json.dumps({"run": str(run), "release": str(place), "figures": figures, **where}))
-        return
     about = (
         "and figures from noisy counts"
         if figures == "covered"
         else "without figures: the run did not pay for covered ones"
     )
-    typer.echo(f"What may be published is in {place}: weights, plan, guarantee and card, {about}.")
+    text = f"What may be published is in {place}: weights, plan, guarantee and card, {about}."
+    facts = {"run": str(run), "release": str(place), "figures": figures}
     if to is not None:
-        typer.echo(f"It is also in {to}, which predict, report and hushgraph.Run.load take in place of RUN.")
+        facts["to"] = to
+        text += f"\nIt is also in {to}, which predict, report and hushgraph.Run.load take in place of RUN."
+    terminal.finish(facts, text, as_json=as_json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -58,14 +58,19 @@ def report(
 
     The guarantee in words and figures, what it covers and what it does not; one file that needs no network.
     """
-    others = {"DATA": data, "--edges": edges, "--audit": audit}
-    if card:
-        _refuse("--card", {**others, "--privacy-label": privacy_label})
-        _write_card(run, out, accuracy=accuracy, about=about, as_json=as_json)
-        return
-    if privacy_label:
-        _refuse("--privacy-label", {**others, "--accuracy": accuracy})
-        _write_label(run, out, about=about, as_json=as_json)
+    if card or privacy_label:
+        flag, what = ("--card", "card") if card else ("--privacy-label", "label")
+        others = {"DATA": data, "--edges": edges, "--audit": audit, "--accuracy": accuracy and not card}
+        others["--privacy-label"] = privacy_label and card
+        given = [name for name, value in others.items() if value]
+        if given:
+            raise InputError(
+                f"{flag} with {', '.join(given)}: a {what} needs the run alone; leave out {given[0]}"
+            )
+        with terminal.status(f"Writing the {what}", quiet=as_json):
+            write = _write_card if card else _write_label
+            facts, text = write(run, out, accuracy=accuracy, about=about)
+        terminal.finish(facts, text, as_json=as_json)
         return
     if accuracy:
         raise InputError("--accuracy: the page has accuracies anyway; give it with --card only")
@@ -86,19 +91,9 @@ def report(
             Run.load(run).report(
                 page, data=options.join_edges(data, edges), comparison=comparison, about=about, audit=audit
             )
-    facts = page.with_suffix(".json")
-    if as_json:
-        typer.echo(json.dumps({"out": str(page), "facts": str(facts), "run": str(run)}))
-    else:
-        typer.echo(f"Report in {page}, the same facts in {facts}.")
-
-
-def _refuse(flag: str, others: dict[str, object]) -> None:
-    """Refuse what belongs to the page, or to another file, together with `flag`."""
-    given = [name for name, value in others.items() if value]
-    if given:
-        what = "a card" if flag == "--card" else "a label"
-        raise InputError(f"{flag} with {', '.join(given)}: {what} needs the run alone; leave out {given[0]}")
+    twin = page.with_suffix(".json")
+    facts = {"out": str(page), "facts": str(twin), "run": str(run)}
+    terminal.finish(facts, f"Report in {page}, the same facts in {twin}.", as_json=as_json)
 
 
 def _choose_place(run: Path, out: Path | None, name: str) -> Path:
@@ -108,27 +103,19 @@ def _choose_place(run: Path, out: Path | None, name: str) -> Path:
     return run / name if out is None else out
 
 
-def _write_card(run: Path, out: Path | None, *, accuracy: bool, about: Path | None, as_json: bool) -> None:
-    with terminal.status("Writing the card", quiet=as_json):
-        from hushgraph.report.card import write_card
-        from hushgraph.runs.folder import RunFolder
+def _write_card(run: Path, out: Path | None, *, accuracy: bool, about: Path | None) -> tuple[Any, str]:
+    from hushgraph.report.card import write_card
+    from hushgraph.runs.folder import RunFolder
 
-        place = _choose_place(run, out, "README.md")
-        write_card(RunFolder.open(run), place, accuracy=accuracy, about=about)
-    if as_json:
-        typer.echo(json.dumps({"out": str(place), "run": str(run), "accuracy": accuracy}))
-    else:
-        typer.echo(f"Model card in {place}.")
+    place = _choose_place(run, out, "README.md")
+    write_card(RunFolder.open(run), place, accuracy=accuracy, about=about)
+    return {"out": str(place), "run": str(run), "accuracy": accuracy}, f"Model card in {place}."
 
 
-def _write_label(run: Path, out: Path | None, *, about: Path | None, as_json: bool) -> None:
-    with terminal.status("Writing the label", quiet=as_json):
-        from hushgraph.report.label import write_label
-        from hushgraph.runs.folder import RunFolder
+def _write_label(run: Path, out: Path | None, *, accuracy: bool, about: Path | None) -> tuple[Any, str]:
+    from hushgraph.report.label import write_label
+    from hushgraph.runs.folder import RunFolder
 
-        place = _choose_place(run, out, "privacy-label.svg")
-        label = write_label(RunFolder.open(run), place, about=about)
-    if as_json:
-        typer.echo(json.dumps(label, allow_nan=False))
-    else:
-        typer.echo(f"Privacy label in {place}, the same fields in {place.with_suffix('.json')}.")
+    place = _choose_place(run, out, "privacy-label.svg")
+    label = write_label(RunFolder.open(run), place, about=about)
+    return label, f"Privacy label in {place}, the same fields in {place.with_suffix('.json')}."

@@ -148,6 +148,7 @@ def run_experiments(
         What `--json` prints.
     """
     from hushgraph.reproduction.runner import Reproduction
+    from hushgraph.reproduction.tables import render, write
 
     line = terminal.StatusLine(quiet=True) if line is None else line
     screen = terminal.console()
@@ -170,14 +171,15 @@ def run_experiments(
         raise InputError(f"nothing was measured: {'; '.join(work.skipped) or 'no budget pays for a step'}")
     for table in tables:
         say(f"\n{table.title}")
-        for part in table.rich():
+        for part in render(table):
             screen.print(part, highlight=False, markup=False)
         for note in table.notes:
             say(note)
     with work.records.results():
         for table in tables:
-            table.write(chosen.out)
-        figures = _draw_figures(work.recorded(), chosen.out, say)
+            write(table, chosen.out)
+        records = [record for each in work.experiments for record in work.recorded(each)]
+        figures = _draw_figures(records, chosen.out, say)
     say(f"\nRecords, tables and figures are in {chosen.out}.")
     return {
         **counts,
@@ -214,15 +216,10 @@ def _run_work(work: Reproduction, total: int, line: terminal.StatusLine) -> None
 
 
 def _draw_figures(records: list[dict[str, Any]], out: Path, say: Callable[[str], None]) -> list[Path]:
-    if not records or not _can_draw(say):
-        return []
-    from hushgraph.reproduction.figures import draw
+    if records and importlib.util.find_spec("matplotlib") is not None:
+        from hushgraph.reproduction.figures import draw
 
-    return draw(records, out / "figures")
-
-
-def _can_draw(say: Callable[[str], None]) -> bool:
-    is_installed = importlib.util.find_spec("matplotlib") is not None
-    if not is_installed:
+        return draw(records, out / "figures")
+    if records:
         say("no figures: matplotlib is not installed; pip install 'hushgraph[plots]'")
-    return is_installed
+    return []

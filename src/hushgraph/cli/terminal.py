@@ -68,6 +68,11 @@ def print_entries(screen: Console, entries: Iterable[tuple[str, str]]) -> None:
     screen.print(table, highlight=False)
 
 
+def finish(facts: Any, text: str, *, as_json: bool) -> None:
+    """End a command: print the facts as a JSON object, or the text."""
+    typer.echo(json.dumps(facts, allow_nan=False) if as_json else text)
+
+
 def warn(warnings: Iterable[str], notes: Iterable[str], *, notices: Iterable[str] = ()) -> None:
     """Print warnings and notices on standard error, then what the owner of the data alone may know.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +21,7 @@ from hushgraph.errors import InputError
 from hushgraph.figures.names import KEYS, format_figure, name_figure
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plans import FIGURES_ARE, PrivacyPlan, name_training
+from hushgraph.report.results import SPLITS, format_result
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.settings import ENGINE, TABLE
 
@@ -147,46 +147,23 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     return run if group.leads else None
 
 
-@contextmanager
-def use_engine_of(context: typer.Context, line: terminal.StatusLine, *, is_silent: bool) -> Iterator[None]:
-    """Read tables as --engine says, where nothing is written but work space."""
-    from hushgraph.datasets.engine import use_engine
-
-    flags = context.params
-    chosen = options.choose_engine(flags, line, is_silent=is_silent)
-    tables = options.join_edges(flags["data"], flags["edges"])
-    with use_engine(chosen["engine"], tables, memory=chosen["memory"], beside=flags["out"]):
-        yield
-
-
 def _read_settings(context: typer.Context) -> dict[str, Any]:
     """The arguments of `hushgraph.train` that the flags stand for; none for a run that is resumed."""
     flags = context.params
     if flags["charge_again"] and flags["resume"] is None:
         raise InputError("--charge-again without --resume: a new run is charged anyway; leave it out")
     if flags["resume"] is not None:
-        _refuse_settings(context)
+        # What a run is, and not where it is computed.
+        given = options.list_given(context, [name for name in TABLE if name not in {"device", *ENGINE}])
+        if given:
+            raise InputError(
+                f"{', '.join(given)}: a resumed run keeps its settings; leave out all but --resume"
+            )
         return {}
     settings = options.read_settings(flags)
     for name in ("out", "device", *ENGINE):
         del settings[name]
     return settings
-
-
-def _refuse_settings(context: typer.Context) -> None:
-    """Raise InputError where settings are given for a run that is resumed, which keeps its own."""
-    given = _list_given(context)
-    if given:
-        raise InputError(f"{', '.join(given)}: a resumed run keeps its settings; leave out all but --resume")
-
-
-def _list_given(context: typer.Context) -> list[str]:
-    """The flags given that are settings of a run, and not of where it is computed."""
-    return [
-        options.name_flag(context, name)
-        for name in TABLE
-        if name not in {"device", *ENGINE} and name in context.params and options.is_given(context, name)
-    ]
 
 
 def _show_dry_run(context: typer.Context) -> None:
@@ -196,6 +173,7 @@ def _show_dry_run(context: typer.Context) -> None:
         raise InputError("--dry-run with --resume: a resumed run keeps its plan; see hushgraph report")
     is_silent = flags["as_json"] or flags["quiet"]
     with terminal.status("Loading PyTorch", quiet=is_silent) as line:
+        from hushgraph.datasets.engine import use_engine
         from hushgraph.privacy.budget import DataBudget
         from hushgraph.runs.folder import check_out
 
@@ -204,7 +182,10 @@ def _show_dry_run(context: typer.Context) -> None:
         if flags["out"] is not None:
             check_out(flags["out"])
         opened = None if budget is None else DataBudget.open(budget)
-        with use_engine_of(context, line, is_silent=is_silent):
+        chosen = options.choose_engine(flags, line, is_silent=is_silent)
+        tables = options.join_edges(flags["data"], flags["edges"])
+        # Where nothing is written but work space.
+        with use_engine(chosen["engine"], tables, memory=chosen["memory"], beside=flags["out"]):
             solved, prepared = ask_prepare(context, settings, line)
         if opened is not None:
             _check_budget(opened, prepared.plan, is_seeded=prepared.config.seed is not None)
@@ -231,16 +212,14 @@ def _check_budget(budget: DataBudget, plan: PrivacyPlan, *, is_seeded: bool) -> 
     budget.check(charge)
 
 
-def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:
+def choose_folder(data: str, settings: dict[str, Any]) -> Path:
     """runs/<data>-<model>-<n> with the first n that is not taken; a billboard is named by its method."""
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(data).stem) or "data"
     from hushgraph.methods.choose import choose_method
 
     model = settings["model"] or choose_method(settings).short_name
-    number = 1
-    while (parent / f"{stem}-{model}-{number}").exists():
-        number += 1
-    return parent / f"{stem}-{model}-{number}"
+    places = (Path("runs") / f"{stem}-{model}-{number}" for number in itertools.count(1))
+    return next(place for place in places if not place.exists())
 
 
 def count_steps(line: terminal.StatusLine, check: Callable[[], None]) -> Observer:
@@ -361,7 +340,6 @@ def describe_figures(run: Run) -> str:
 
 # Of figures of whole splits, those that the terminal shows.
 _SHOWN = (*KEYS, "majority_baseline")
-_SPLITS = {"val": "validation", "test": "test", "train": "train"}
 
 
 def _list_figures(run: Run) -> list[tuple[str, str]]:
@@ -375,21 +353,21 @@ def _list_figures(run: Run) -> list[tuple[str, str]]:
         for row in run.figures:
             if row["class"] is None and row["figure"] in _SHOWN:
                 group = "" if row["group"] is None else f", {row['group']}"
-                name = f"{_SPLITS[row['split']]} {name_figure(row['figure'])}{group}"
+                name = f"{SPLITS[row['split']]} {name_figure(row['figure'], run.folder.unit)}{group}"
                 rows.append((name, _show_interval(row)))
         note = "  (exact: the guarantee does not cover it)"
         exact = result.get("exact_figures", {})
         rows += [
-            (f"exact {_name_key(key)}", _format_exact(key, value) + note) for key, value in exact.items()
+            (f"exact {_name_key(key, run.folder.unit)}", format_result(exact, key) + note) for key in exact
         ]
     else:
         figures = dict.fromkeys((task.headline, KEYS.get(task.judged_by, task.judged_by)))
         keys = [f"{split}_{figure}" for split in ("val", "test") for figure in figures]
-        rows += [(_name_key(key), _format_exact(key, result.get(key))) for key in keys]
+        rows += [(_name_key(key), format_result(result, key)) for key in keys]
     key = f"train_{task.headline}"
     if key in result:
         note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
-        rows.append((_name_key(key), _format_exact(key, result[key]) + note))
+        rows.append((_name_key(key), format_result(result, key) + note))
     return rows
 
 
@@ -401,16 +379,9 @@ def _show_interval(row: Mapping[str, Any]) -> str:
     return f"{value}  [{low}, {high}]"
 
 
-def _format_exact(key: str, value: float | None) -> str:
-    """The value of a key of results."""
-    if value is None or math.isnan(value):
-        return "no labelled nodes"
-    return format_figure(key.partition("_")[2], value)
-
-
-def _name_key(key: str) -> str:
+def _name_key(key: str, unit: str = "") -> str:
     split, _, figure = key.partition("_")
-    return f"{_SPLITS[split]} {name_figure(figure)}"
+    return f"{SPLITS.get(split, split)} {name_figure(figure, unit)}"
 
 
 def _count_steps(folder: RunFolder) -> int:

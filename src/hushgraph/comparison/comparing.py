@@ -48,7 +48,7 @@ _MODELS = ("gcn", "gin", "gat")
 # Bounds that training without privacy has no use for: it reads as much as its own defaults let it.
 _PRIVATE_ONLY = {"epsilon", "max_readers", "max_reads", "sampler", "accountant", "noise", "clipping", "clip"}
 # How the data is read, which is done once.
-_READING = {"symmetrize", "split", "split_seed", "num_classes", "columns"}
+_READING = {"edge_weight", "symmetrize", "split", "split_seed", "num_classes", "columns"}
 _READING |= {name for name, entry in TABLE.items() if entry.column is not None}
 _OURS = ("private", "sigma_over_clip", "paper_noise_multiplier", "method", "setting", *ENGINE)
 # In the settings of a comparison: where each of its private runs is charged.

@@ -1,6 +1,7 @@
-"""What reads tables: memory, or DuckDB with arrays in files where the tables are larger than that.
+"""What reads tables: memory; DuckDB, with arrays in files where they are larger than that; or Spark.
 
-Everything after reading is the same code, so that a run has the same numbers either way.
+Spark writes what a run needs of its tables to files, which DuckDB then reads. Everything after reading is the
+same code, so that a run has the same numbers either way.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from hushgraph._arrays import keep_on_disk
 from hushgraph._files import lock_file, unlock_file
+from hushgraph.datasets.spark import is_master, read_by_spark
 from hushgraph.datasets.tables.files import TableFiles, find_tables, is_tables
 from hushgraph.datasets.tables.frames import is_frame
 from hushgraph.errors import InputError, WriteError
+from hushgraph.graph.columns import suggest
 from hushgraph.privacy import choices
 
 DEFAULT_MEMORY = "4GiB"
@@ -36,7 +39,7 @@ OnEngine = Callable[[str], None]
 
 @contextlib.contextmanager
 def use_engine(
-    engine: choices.Engine | None,
+    engine: str | None,
     data: Any,
     *,
     memory: str | None = None,
@@ -46,7 +49,8 @@ def use_engine(
     """Read tables in this context as an engine does; yield whether arrays are in files.
 
     Args:
-        engine: "memory", the default; "duckdb"; or "auto", which is one of both by the sizes of the files.
+        engine: "memory", the default; "duckdb"; "auto", which is one of both by the sizes of the files; or
+            "spark", a master of Spark such as "spark://host:7077", or the address of Spark Connect.
         data: what is read.
         memory: what DuckDB and sorting may use, "4GiB" unless given; with "auto", what there is, by default
             what is free.
@@ -69,23 +73,25 @@ def use_engine(
             "store nodes and edges as tables"
         )
     limit = parse_memory(memory or DEFAULT_MEMORY)
-    with _open_work(beside) as folder, keep_on_disk(folder, memory=limit):
+    reads = read_by_spark(chosen) if is_master(chosen) else contextlib.nullcontext()
+    with reads, _open_work(beside) as folder, keep_on_disk(folder, memory=limit):
         yield True
 
 
 def choose_engine(
-    engine: choices.Engine | None,
+    engine: str | None,
     data: Any,
     *,
     memory: str | None = None,
     tell: OnEngine = lambda _: None,
-) -> choices.Engine:
-    """ "memory" or "duckdb"; InputError for an engine that reads no tables here."""
-    if engine == "spark":
+) -> str:
+    """ "memory", "duckdb" or which Spark; InputError for anything else."""
+    named = get_args(choices.Engine)
+    if engine is not None and engine not in named and not is_master(engine):
+        listed = ", ".join(named)
         raise InputError(
-            "engine='spark': it takes DataFrames of a session; in Python, call "
-            "hushgraph.engines.spark.make_rows, then hushgraph.engines.train_rows; on one machine, give "
-            "--engine duckdb"
+            f"engine={engine!r}: expected {listed} or a master of Spark, such as local[2] or "
+            f"spark://host:7077{suggest(engine, named)}"
         )
     if engine in (None, "memory"):
         if memory is not None:
@@ -101,7 +107,7 @@ def choose_engine(
     is_enough = needed <= free
     sizes = f"about {needed / 2**30:.1f} GiB by the sizes of the files, and {free / 2**30:.1f} GiB"
     whose = "are free" if memory is None else "may be used"
-    chosen: choices.Engine = "memory" if is_enough else "duckdb"
+    chosen = "memory" if is_enough else "duckdb"
     tell(f"--engine auto: {chosen}; in memory the tables take {sizes} {whose}")
     return chosen
 

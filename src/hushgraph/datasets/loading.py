@@ -7,32 +7,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
-from scipy import sparse
 
+from hushgraph.datasets.building import EVERY_NODE, LabelKind, build_graph, resplit, weigh
 from hushgraph.datasets.catalog.registry import load, names
 from hushgraph.datasets.networkx import arrays_from_networkx, is_networkx
-from hushgraph.datasets.npz import SparseSets, read_npz
+from hushgraph.datasets.npz import read_npz
 from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.pyg import arrays_from_hetero, arrays_from_pyg, is_hetero, read_pt
-from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
+from hushgraph.datasets.splits import DEFAULT_SPLIT
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
-from hushgraph.graph.checks import check_edges, check_shape
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import Array, Graph
-from hushgraph.graph.records import PEOPLE, EdgeWeight, Relation
-from hushgraph.tasks.labels import Labels, read_sets, read_sparse_sets
+from hushgraph.graph.graph import Graph
+from hushgraph.tasks.labels import Labels
 from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task, no_label
-
-# The split of a graph that is only predicted on: a graph needs one, and this one reads nothing.
-_EVERY_NODE = "1/0/0"
-
-LabelKind = Number | Literal["labels"] | None
-"""What labels are: numbers, sets of labels, or classes."""
 
 
 def name_labels(task: Task) -> LabelKind:
@@ -127,7 +119,7 @@ def load_graph(
             data, people, edge_weight=edge_weight, splits=split is None, labels=labels, classes=task is None
         )
         arrays |= _read_persons(data[people], person if labels else None)
-        return _build(arrays, **reading | {"edge_weight": None})
+        return build_graph(arrays, **reading | {"edge_weight": None})
     reading["person"] = person if labels else None
     if is_networkx(data):
         if task == "labels":
@@ -140,7 +132,7 @@ def load_graph(
         arrays = arrays_from_pyg(
             data, splits=split is None, labels=labels, classes=task is None, edge_weight=edge_weight
         )
-        return _build(arrays | _read_persons(data, reading.pop("person")), **reading)
+        return build_graph(arrays | _read_persons(data, reading.pop("person")), **reading)
     path = Path(data)
     if path.suffix == ".npz":
         return load_npz(path, **reading)
@@ -166,7 +158,7 @@ def _refuse_person(person: Any, data: Any) -> None:
 def _give_persons(graph: Graph, persons: Any, split: str | None, seed: int) -> Graph:
     """A graph whose nodes are these persons', with a split by person where one is drawn."""
     graph = graph.with_persons(persons)
-    return graph if split is None or "/" not in split else _resplit(graph, split, seed)
+    return graph if split is None or "/" not in split else resplit(graph, split, seed)
 
 
 def _read_persons(data: Any, person: str | None) -> dict[str, Any]:
@@ -194,12 +186,12 @@ def _adapt(
     if symmetrize:
         graph = graph.symmetrized()
     if not labels:
-        graph, split = replace(graph, y=np.full_like(graph.y, no_label(graph.y.dtype))), _EVERY_NODE
+        graph, split = replace(graph, y=np.full_like(graph.y, no_label(graph.y.dtype))), EVERY_NODE
     if num_classes is not None:
         graph = replace(graph, num_classes=num_classes, has_declared_classes=True)
     if directed is not None:
         graph = replace(graph, is_directed=directed)
-    return graph if split is None else _resplit(graph, split, split_seed)
+    return graph if split is None else resplit(graph, split, split_seed)
 
 
 def load_for_training(data: Any, *, split: str | None = None, **how: Any) -> tuple[Graph, str | None]:
@@ -210,19 +202,21 @@ def load_for_training(data: Any, *, split: str | None = None, **how: Any) -> tup
         return load_graph(data, split=DEFAULT_SPLIT, **how), DEFAULT_SPLIT
 
 
-def load_npz(
-    path: str | PathLike[str],
-    *,
-    symmetrize: bool = False,
-    num_classes: int | None = None,
-    directed: bool | None = None,
-    split: str | None = None,
-    split_seed: int = 0,
-    labels: bool = True,
-    task: LabelKind = None,
-    edge_weight: str | None = None,
-    person: str | None = None,
-) -> Graph:
+class FileSettings(TypedDict, total=False):
+    """What `load_npz` and `load_pt` take beside the path, as `load_graph` does."""
+
+    symmetrize: bool
+    num_classes: int | None
+    directed: bool | None
+    split: str | None
+    split_seed: int
+    labels: bool
+    task: LabelKind
+    edge_weight: str | None
+    person: str | None
+
+
+def load_npz(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Graph:
     """Load a graph from an `.npz` file.
 
     The keys are `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`, `x_indices`,
@@ -234,10 +228,9 @@ def load_npz(
 
     Args:
         path: the file.
-        symmetrize, num_classes, directed, split, split_seed: as in `load_graph`.
-        labels: as in `load_graph`; with False, neither `y` nor a split is read.
-        task, person: as in `load_graph`.
-        edge_weight: as in `load_graph`: the key of an array [E] of weights.
+        settings: symmetrize, num_classes, directed, split, split_seed, labels, task, edge_weight and person,
+            as in `load_graph`. With labels=False, neither `y` nor a split is read; edge_weight is the key of
+            an array [E] of weights.
 
     Returns:
         The checked graph.
@@ -246,34 +239,21 @@ def load_npz(
         Whatever the file contains, the result is a checked graph or a `GraphError` that names the file.
         Nothing is unpickled.
     """
-    options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
+    given = _complete(settings)
     with _name_file_in_errors(Path(path)) as file:
-        arrays = read_npz(file, splits=split is None, labels=labels, edge_weight=edge_weight, person=person)
-        options["edge_weight"] = edge_weight
+        arrays = read_npz(file, **_name_parts(given), person=given.pop("person"))
         declared = arrays.pop("num_classes", None)
-        if num_classes is None and not isinstance(task, Number):
-            options["num_classes"] = declared
-        return _build(arrays, split=split, split_seed=split_seed, labels=labels, task=task, **options)
+        if given["num_classes"] is None and not isinstance(given["task"], Number):
+            given["num_classes"] = declared
+        return build_graph(arrays, **given)
 
 
-def load_pt(
-    path: str | PathLike[str],
-    *,
-    symmetrize: bool = False,
-    num_classes: int | None = None,
-    directed: bool | None = None,
-    split: str | None = None,
-    split_seed: int = 0,
-    labels: bool = True,
-    task: LabelKind = None,
-    edge_weight: str | None = None,
-    person: str | None = None,
-) -> Graph:
+def load_pt(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Graph:
     """Load a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
 
     Args:
         path: the file. A dictionary of tensors can be read without torch-geometric.
-        symmetrize, num_classes, directed, split, split_seed, labels, edge_weight, person: as in `load_graph`.
+        settings: as in `load_npz`.
 
     Returns:
         The checked graph.
@@ -281,14 +261,22 @@ def load_pt(
     Guarantees:
         Only tensors, plain containers and PyG's own `Data` are unpickled (`torch.load(weights_only=True)`).
     """
-    options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
+    given = _complete(settings)
     with _name_file_in_errors(Path(path)) as file:
         fields = read_pt(file)
-        how: dict[str, Any] = {"labels": labels, "classes": task is None, "edge_weight": edge_weight}
-        arrays = arrays_from_pyg(fields, splits=split is None, **how)
-        arrays |= _read_persons(fields, person)
-        options["edge_weight"] = edge_weight
-        return _build(arrays, split=split, split_seed=split_seed, labels=labels, task=task, **options)
+        arrays = arrays_from_pyg(fields, **_name_parts(given), classes=given["task"] is None)
+        return build_graph(arrays | _read_persons(fields, given.pop("person")), **given)
+
+
+def _complete(settings: FileSettings) -> dict[str, Any]:
+    """The settings with what is usual for those that are not given."""
+    usual: dict[str, Any] = dict.fromkeys(FileSettings.__annotations__)
+    return usual | {"symmetrize": False, "split_seed": 0, "labels": True} | settings
+
+
+def _name_parts(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Which parts of the data are read."""
+    return {"splits": given["split"] is None, "labels": given["labels"], "edge_weight": given["edge_weight"]}
 
 
 def from_pyg(
@@ -321,7 +309,7 @@ def from_pyg(
         >>> hg.datasets.from_pyg(data).num_edges
         2
     """
-    arrays = _weigh(arrays_from_pyg(data, edge_weight=edge_weight), edge_weight)
+    arrays = weigh(arrays_from_pyg(data, edge_weight=edge_weight), edge_weight)
     return Graph.from_arrays(**arrays, symmetrize=symmetrize, num_classes=num_classes, directed=directed)
 
 
@@ -367,35 +355,23 @@ def from_networkx(
     """
     if classes is not None and num_classes is None:
         num_classes = len(classes)
-    return _build_from_networkx(
-        graph,
-        features=features,
-        label=label,
-        classes=classes,
-        labels=labels,
-        split=split,
-        split_seed=split_seed,
-        symmetrize=symmetrize,
-        num_classes=num_classes,
-        directed=directed,
-        edge_weight=edge_weight,
-        relation=relation,
-        person=person,
-    )
+    own: dict[str, Any] = {"features": features, "label": label, "classes": classes, "relation": relation}
+    own |= {"labels": labels, "split": split, "split_seed": split_seed, "symmetrize": symmetrize}
+    own |= {"num_classes": num_classes, "directed": directed, "edge_weight": edge_weight, "person": person}
+    return _build_from_networkx(graph, **own)
 
 
 def _build_from_networkx(
     graph: Any,
     *,
+    split: str,
+    labels: bool,
+    edge_weight: str | None,
+    person: str | None,
     features: str | Sequence[str] = "x",
     label: str = "y",
     classes: Sequence[str] | None = None,
-    labels: bool = True,
-    split: str = "split",
-    split_seed: int = 0,
-    edge_weight: str | None = None,
     relation: Mapping[str, Sequence[str]] | None = None,
-    person: str | None = None,
     **options: Any,
 ) -> Graph:
     """Build a graph from NetworkX; `split` is an attribute, or fractions to draw a split with."""
@@ -411,69 +387,7 @@ def _build_from_networkx(
         relation=None if relation is None else Columns(relation=relation).relation,
         person=person,
     )
-    options["edge_weight"] = edge_weight
-    return _build(arrays, split=fractions, split_seed=split_seed, labels=labels, **options)
-
-
-def _build(
-    arrays: dict[str, Any], *, split: str | None, split_seed: int, labels: bool, **options: Any
-) -> Graph:
-    """Build a graph from arrays, with a drawn split if `split` is given, and without labels if not wanted."""
-    given = arrays | options
-    given = _weigh(given, given.pop("edge_weight", None))
-    task: LabelKind = given.get("task")
-    if not labels:
-        # No label of any task.
-        given["task"] = None
-        given["y"], split = _no_labels(check_shape("x", given["x"], ndim=2)[0]), _EVERY_NODE
-        # A run that predicts knows its classes; the graph only needs a valid number.
-        given["num_classes"] = 1 if given["num_classes"] is None else given["num_classes"]
-    elif task == "labels":
-        given["y"] = _read_sets(given["y"], given["num_classes"])
-        given["task"] = Labels(num_labels=given["y"].shape[1])
-    elif task is not None:
-        given["y"] = task.scale(_check_numbers(given["y"]))
-    elif _holds_sets(given["y"]):
-        raise GraphError(
-            "y holds several labels for each node; expected one class; give task='labels' (--task labels)"
-        )
-    if split is None:
-        return Graph.from_arrays(**given)
-    return _resplit(Graph.from_arrays(**given, train_idx=[0]), split, split_seed)
-
-
-def _weigh(arrays: dict[str, Any], edge_weight: str | None) -> dict[str, Any]:
-    """Arrays with relations in place of edges, where weights or relations are declared."""
-    raw, kinds = arrays.pop("weights", None), arrays.pop("kinds", None)
-    if edge_weight is None and kinds is None:
-        return arrays
-    declared = None if edge_weight is None else EdgeWeight.of(edge_weight)
-    num_nodes = check_shape("x", arrays["x"], ndim=2)[0]
-    edges = arrays["edge_index"]
-    if callable(edges):
-        parts = [np.stack(part) for part in edges(num_nodes)()]
-        edges = np.concatenate([np.empty((2, 0), np.int64), *parts], axis=1)
-    edges = check_edges(edges, num_nodes)
-    weights: Array = np.ones(edges.shape[1]) if raw is None else np.asarray(raw)
-    if weights.ndim == 2 and weights.shape[1] == 1:
-        weights = weights[:, 0]
-    if weights.shape != (edges.shape[1],) or weights.dtype.kind not in "biuf":
-        raise GraphError(
-            f"{edge_weight} has dtype {weights.dtype} and shape {list(weights.shape)}; expected one "
-            f"number for each of {edges.shape[1]} edges"
-        )
-    names, codes = kinds or ((PEOPLE,), np.zeros(edges.shape[1], np.int64))
-    counted = None if declared is None else declared.apply(weights)
-    relations = [
-        Relation.between_people(
-            name,
-            edges[:, codes == number],
-            num_nodes=num_nodes,
-            weights=None if counted is None else counted[codes == number],
-        )
-        for number, name in enumerate(names)
-    ]
-    return arrays | {"edge_index": None, "relations": relations}
+    return build_graph(arrays, split=fractions, labels=labels, edge_weight=edge_weight, **options)
 
 
 def _with_weight(columns: Columns | Mapping[str, Any] | None, edge_weight: str | None) -> Any:
@@ -483,43 +397,6 @@ def _with_weight(columns: Columns | Mapping[str, Any] | None, edge_weight: str |
     if isinstance(columns, Columns):
         return replace(columns, edge_weight=edge_weight)
     return {**(columns or {}), "edge_weight": edge_weight}
-
-
-def _holds_sets(labels: Any) -> bool:
-    """Whether labels are a table rather than a list."""
-    if isinstance(labels, SparseSets) or sparse.issparse(labels):
-        return True
-    shape = np.shape(labels)
-    return len(shape) == 2 and shape[1] != 1
-
-
-def _read_sets(labels: Any, num_labels: int | None) -> Array:
-    """Sets of labels, [N, L]; lists of labels do not say how many there are."""
-    if not isinstance(labels, SparseSets):
-        return read_sets(labels, num_labels)
-    if num_labels is None or num_labels < 1:
-        raise GraphError(
-            f"num_classes={num_labels}: y_indices does not say how many labels there are, and counting them "
-            "would look at rows; give num_classes (--num-classes), or store it in the file"
-        )
-    return read_sparse_sets(*labels, num_labels)
-
-
-def _check_numbers(labels: Any) -> Array:
-    """Numbers to predict, [N] or [N, 1], NaN for none."""
-    if _holds_sets(labels):
-        raise GraphError("y holds several numbers for each node; expected one; for labels give task='labels'")
-    array = np.asarray(labels)
-    if array.dtype.kind not in "fiu" or array.size != len(array):
-        raise GraphError(
-            f"y has dtype {array.dtype} and shape {list(array.shape)}; expected one number per node, NaN for "
-            "none"
-        )
-    return array.reshape(-1)
-
-
-def _no_labels(num_nodes: int) -> Array:
-    return np.full(num_nodes, -1, np.int8)
 
 
 @contextmanager
@@ -545,11 +422,6 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
     arrays = arrays_from_tables(data, columns=columns, labels=labels, **how)
     is_set = arrays.pop("are_sets")
     try:
-        return _build(arrays, task="labels" if is_set else task, **options)
+        return build_graph(arrays, task="labels" if is_set else task, **options)
     except GraphError as error:
         raise GraphError(f"{name_tables(data)}: {error}") from None
-
-
-def _resplit(graph: Graph, split: str, seed: int) -> Graph:
-    parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed, persons=graph.persons)
-    return replace(graph, train_idx=parts[0], val_idx=parts[1], test_idx=parts[2])

@@ -103,7 +103,7 @@ def encode_numbers(y: Any, num_rows: int) -> npt.NDArray[np.float64]:
     """Labels that are numbers: float64 [N], NaN for none."""
     numbers = np.full(num_rows, np.nan)
     for place, value in enumerate(_as_list(y, num_rows)):
-        if value is None or value is _NA or (isinstance(value, str) and not value):
+        if value is None or (isinstance(value, str) and not value):
             continue
         try:
             numbers[place] = float(value)
@@ -255,13 +255,6 @@ def _find_free(name: str, taken: Any) -> str:
     return name
 
 
-class _Missing:
-    """Stands for what pandas calls NA, which is not a number and compares with nothing."""
-
-
-_NA = _Missing()
-
-
 def _as_list(y: Any, num_rows: int) -> list[Any]:
     """The labels, one for every row."""
     values = y if isinstance(y, list) else np.asarray(y.detach().cpu() if hasattr(y, "detach") else y)
@@ -274,11 +267,12 @@ def _as_list(y: Any, num_rows: int) -> list[Any]:
             f"y has shape {shape} and X has {num_rows} rows; expected one label for each row, with "
             f"{NO_LABEL} where there is none"
         )
-    return [_NA if type(value).__name__ in ("NAType", "NaTType") else value for value in listed]
+    # pandas calls it NA, which is not a number and compares with nothing.
+    return [None if type(value).__name__ in ("NAType", "NaTType") else value for value in listed]
 
 
 def _is_missing(value: Any) -> bool:
-    if value is None or value is _NA or (isinstance(value, str) and not value):
+    if value is None or (isinstance(value, str) and not value):
         return True
     if isinstance(value, float) and math.isnan(value):
         return True

@@ -7,7 +7,7 @@ from pathlib import Path
 from hushgraph.errors import GraphError
 
 
-def format_path(path: Path) -> str:
+def format_path(path: Path | str) -> str:
     """Format a path for a message: one line, and only the end of a long path."""
     text = "".join(c if c.isprintable() else "?" for c in str(path))
     return text if len(text) <= 80 else f"...{text[-77:]}"

@@ -32,9 +32,15 @@ _THRESHOLDS = ("threshold_at_1_percent",)
 _IN_UNITS = ("mae", "rmse")
 
 
-def name_figure(figure: str) -> str:
-    """Return the name of a figure for readers, by its name in tables or its key in results."""
-    return _NAMES.get(figure, figure.replace("_", " "))
+def name_figure(figure: str, unit: str = "") -> str:
+    """Return the name of a figure for readers, by its name in tables or its key in results.
+
+    Args:
+        figure: its name or key.
+        unit: of the number that is predicted, which errors are in.
+    """
+    name = _NAMES.get(figure, figure.replace("_", " "))
+    return f"{name} ({unit})" if unit and figure in _IN_UNITS else name
 
 
 def format_figure(figure: str, value: float) -> str:

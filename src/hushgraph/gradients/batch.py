@@ -4,18 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hushgraph.gradients.norms import PairProducts
+from hushgraph.gradients.sums import CHUNK
 from hushgraph.inputs.features import Features
 from hushgraph.inputs.rows import Loss
 from hushgraph.inputs.sparse_inputs import SparseInputs, write_out
-from hushgraph.models.blocks import Reads
+from hushgraph.models.blocks import Reads, RowGradient
 from hushgraph.sampling.trees import Trees
 from hushgraph.tasks.classes import cross_entropy
+
+# Roots of a part of a batch, as `TreeBatch.parts` cuts them: a multiple of `CHUNK`.
+_PART_ROOTS = 64 * CHUNK
+
+Room: TypeAlias = dict[str, Tensor]
+
+
+def take_room(room: Room, name: str, rows: int, like: Tensor) -> Tensor:
+    """A tensor [rows, columns of `like`] of the room, made where it is missing, holding anything.
+
+    A CPU gives memory of this size back when it is freed, and faulting it in again takes as long as to
+    fill it.
+    """
+    shape = (rows, like.shape[1])
+    if name not in room or room[name].shape != shape or room[name].dtype != like.dtype:
+        room[name] = like.new_empty(shape)
+    return room[name]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,6 +56,7 @@ class TreeBatch:
             public.
         by_node: the same trees with one root a label, where a root is a person.
         products: by the norm that features are scaled to, what norms need of them; filled when first used.
+        room: tensors that every step on the same trees writes to anew; filled when first used.
     """
 
     x: Tensor | SparseInputs
@@ -49,6 +69,7 @@ class TreeBatch:
     members: Tensor | None = None
     by_node: TreeBatch | None = None
     products: dict[float, PairProducts] = field(default_factory=dict, init=False, repr=False)
+    room: Room = field(default_factory=dict, init=False, repr=False)
 
     @property
     def dense_x(self) -> Tensor:
@@ -74,6 +95,46 @@ class TreeBatch:
         pointers = tuple(each[ends] for each in self.pointers)
         most = tuple(int(each.diff().max()) if len(members) > 1 else 0 for each in pointers)
         return replace(self, pointers=pointers, most_rows=most, members=ends, by_node=self)
+
+    @cached_property
+    def parts(self) -> tuple[TreeBatch, ...]:
+        """The roots in parts whose rows stay in the caches of a CPU; they share `x`."""
+        if self.labels.is_cuda or not self.is_shared or self.members is not None:
+            return (self,)
+        begins = range(0, self.num_roots, _PART_ROOTS)
+        return (self,) if len(begins) == 1 else tuple(self._part(begin) for begin in begins)
+
+    def _part(self, begin: int) -> TreeBatch:
+        end = min(begin + _PART_ROOTS, self.num_roots)
+        ends = [(int(each[begin]), int(each[end])) for each in self.pointers]
+        blocks = []
+        for reads, (first, last), (lower, upper) in zip(self.blocks, ends[:-1], ends[1:], strict=True):
+            index = None if reads.index is None else reads.index[lower:upper]
+            blocks.append(
+                Reads(
+                    indptr=reads.indptr[first : last + 1] - lower,
+                    index=index,
+                    num_lower=upper - lower if index is None else reads.num_lower,
+                    shares=None if reads.shares is None else reads.shares[:, lower:upper],
+                )
+            )
+        pointers = tuple(
+            each[begin : end + 1] - first for each, (first, _) in zip(self.pointers, ends, strict=True)
+        )
+        return replace(self, blocks=tuple(blocks), labels=self.labels[begin:end], pointers=pointers)
+
+    def join_gradients(self, gradients: list[RowGradient]) -> RowGradient:
+        """The gradients of the deepest rows of the whole batch, from those of its `parts`."""
+        if len(gradients) == 1:
+            return gradients[0]
+        uppers = [each.upper for each in gradients]
+        room = take_room(self.room, "gradients", sum(map(len, uppers)), uppers[0])
+        coefficients = [each.coefficients for each in gradients if each.coefficients is not None]
+        return RowGradient(
+            torch.cat(uppers, out=room),
+            None if gradients[0].parents is None else self.blocks[-1].parents,
+            torch.cat(coefficients) if coefficients else None,
+        )
 
     @property
     def is_shared(self) -> bool:

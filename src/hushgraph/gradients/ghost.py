@@ -21,7 +21,7 @@ from hushgraph.gradients.norms import PairProducts
 from hushgraph.gradients.shared import SharedEncoder, is_shareable, total_gradient
 from hushgraph.gradients.tape import Tape, taped
 from hushgraph.inputs.sparse_inputs import SparseInputs
-from hushgraph.models.blocks import Frontier, RowGradient
+from hushgraph.models.blocks import Frontier, Reads, RowGradient
 from hushgraph.models.gnn import GNN
 
 
@@ -45,24 +45,54 @@ def clipped_sum(
     """
     if batch.num_roots == 0:
         return {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
-    if batch.members is None or batch.by_node is None or clipping.class_weights is None:
-        passed = _Pass.of(model, batch)
-        factors = clipping.weigh(clipping.factors(*passed.squared_norms()), batch.labels)
-    else:
-        by_node = _Pass.of(model, batch.by_node)
-        of_nodes = clipping.weigh(clipping.factors(*by_node.squared_norms()), batch.labels)
-        passed = by_node.weigh_persons(of_nodes, batch, batch.members)
-        factors = clipping.of_persons.factors(*passed.squared_norms())
-    sums = passed.weighted_sums(factors, clean=not waits)
+    sums = _sum_clipped(model, batch, clipping, clean=not waits)
     # Zero times infinity is not zero: roots that are not finite have factor 0, and spoil sums all the same.
     # Leaving them out changes no other number, only how long it takes.
-    return sums if not waits or _all_finite(sums) else passed.weighted_sums(factors, clean=True)
+    return sums if not waits or _all_finite(sums) else _sum_clipped(model, batch, clipping, clean=True)
+
+
+def _sum_clipped(model: nn.Module, batch: TreeBatch, clipping: Clipping, *, clean: bool) -> dict[str, Tensor]:
+    """The encoder runs once for the whole batch; everything after it a part of the roots at a time."""
+    encoder = _run_encoder(model, batch)
+    sums: dict[str, Tensor] = {}
+    gradients: list[RowGradient] = []
+    factors: list[Tensor] = []
+    for part in batch.parts:
+        passed, part_factors = _clip(model, part, encoder, clipping)
+        for name, value in passed.layer_sums(part_factors, clean=clean).items():
+            sums[name] = sums[name] + value if name in sums else value
+        if passed.encoder_gradient is not None:
+            gradients.append(passed.encoder_gradient)
+            factors.append(part_factors[group_of("encoder")])
+    if encoder is not None and gradients:
+        gradient = batch.join_gradients(gradients)
+        entry_factors = torch.cat(factors)[batch.owners[-1]]
+        of_encoder = encoder.weighted_sums(gradient, batch.blocks[-1], entry_factors, clean=clean)
+        sums |= {f"encoder.{name}": value for name, value in of_encoder.items()}
+    return {
+        name: sums[name].detach() if name in sums else torch.zeros_like(p, dtype=torch.float64)
+        for name, p in model.named_parameters()
+    }
+
+
+def _clip(
+    model: nn.Module, batch: TreeBatch, encoder: SharedEncoder | None, clipping: Clipping
+) -> tuple[_Pass, Tensor]:
+    """A pass over the roots of a batch, and the factor of every root for each group of layers."""
+    if batch.members is None or batch.by_node is None or clipping.class_weights is None:
+        passed = _Pass.of(model, batch, encoder)
+        return passed, clipping.weigh(clipping.factors(*passed.squared_norms()), batch.labels)
+    by_node = _Pass.of(model, batch.by_node, encoder)
+    of_nodes = clipping.weigh(clipping.factors(*by_node.squared_norms()), batch.labels)
+    passed = by_node.weigh_persons(of_nodes, batch, batch.members)
+    return passed, clipping.of_persons.factors(*passed.squared_norms())
 
 
 def group_norms(model: nn.Module, batch: TreeBatch) -> Tensor:
     """[groups, roots]: gradient norms per group of layers. Private: reproduction and tests only."""
-    squares, _ = _Pass.of(model, batch).squared_norms()
-    return squares.clamp(min=0).sqrt()
+    encoder = _run_encoder(model, batch)
+    squares = [_Pass.of(model, part, encoder).squared_norms()[0] for part in batch.parts]
+    return torch.cat(squares, 1).clamp(min=0).sqrt()
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,23 +106,19 @@ class _Pass:
     encoder_gradient: RowGradient | None
 
     @classmethod
-    def of(cls, model: nn.Module, batch: TreeBatch) -> _Pass:
+    def of(cls, model: nn.Module, batch: TreeBatch, encoder: SharedEncoder | None) -> _Pass:
         tape = Tape()
-        encoder: SharedEncoder | None = None
         frontier = Frontier()
         with torch.enable_grad():
-            # A subclass may do anything in its forward.
-            if batch.is_shared and type(model) is GNN and is_shareable(model.encoder):
-                encoder = SharedEncoder.run(model.encoder, _first_inputs(model, batch))
-                deepest = dataclasses.replace(batch.blocks[-1], frontier=frontier)
-                # What was derived from the reads once serves every step on the same trees.
-                deepest.__dict__.update(
-                    {k: v for k, v in batch.blocks[-1].__dict__.items() if k not in deepest.__dict__}
-                )
+            if encoder is not None and isinstance(model, GNN):
+                reads = batch.blocks[-1]
+                deepest = dataclasses.replace(reads, frontier=frontier)
+                _share_derived(reads, deepest)
                 with taped(model, tape, leave_out=model.encoder):
                     h = encoder.output.detach().requires_grad_()
                     scores = model.propagate(h, (*batch.blocks[:-1], deepest))
                     batch.loss(scores, batch.labels).sum().backward()  # type: ignore[no-untyped-call]
+                _share_derived(deepest, reads)
             else:
                 x, blocks = batch.dense_x, batch.blocks
                 if batch.is_shared:
@@ -167,24 +193,28 @@ class _Pass:
             kept[norm] = PairProducts.of(inputs, index, self.batch.pointers[-1])
         return kept[norm]
 
-    def weighted_sums(self, factors: Tensor, *, clean: bool = False) -> dict[str, Tensor]:
-        """Per parameter, the float64 sum over roots of factor [groups, roots] times gradient."""
+    def layer_sums(self, factors: Tensor, *, clean: bool = False) -> dict[str, Tensor]:
+        """Per parameter after the encoder, the float64 sum of factor [groups, roots] times gradient."""
         sums: dict[str, Tensor] = {}
         for name, rows in self.rows.items():
             layer_sums = layers.weighted_sums(
                 self.model.get_submodule(name), rows, factors[group_of(name)], clean=clean
             )
             sums |= {f"{name}.{parameter}": value for parameter, value in layer_sums.items()}
-        if self.encoder is not None and self.encoder_gradient is not None:
-            entry_factors = factors[group_of("encoder")][self.batch.owners[-1]]
-            encoder_sums = self.encoder.weighted_sums(
-                self.encoder_gradient, self.batch.blocks[-1], entry_factors, clean=clean
-            )
-            sums |= {f"encoder.{parameter}": value for parameter, value in encoder_sums.items()}
-        return {
-            name: sums[name].detach() if name in sums else torch.zeros_like(p, dtype=torch.float64)
-            for name, p in self.model.named_parameters()
-        }
+        return sums
+
+
+def _run_encoder(model: nn.Module, batch: TreeBatch) -> SharedEncoder | None:
+    """One pass of the encoder over the rows that roots share; None where a model or its trees share none."""
+    # A subclass may do anything in its forward.
+    if not (batch.is_shared and type(model) is GNN and is_shareable(model.encoder)):
+        return None
+    return SharedEncoder.run(model.encoder, _first_inputs(model, batch), batch.room)
+
+
+def _share_derived(source: Reads, target: Reads) -> None:
+    """What was derived from the reads once serves every step on the same trees."""
+    target.__dict__.update({k: v for k, v in source.__dict__.items() if k not in target.__dict__})
 
 
 def _first_inputs(model: GNN, batch: TreeBatch) -> Tensor | SparseInputs:

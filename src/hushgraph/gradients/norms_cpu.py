@@ -7,6 +7,9 @@ Every kernel also gives the size that rounding is measured against: the square o
 single rows' gradients. Products of rows are float32 sums of at most `BLOCK` terms, added up in float64. What
 rounding changes of a squared norm is therefore at most `clip.ROUNDING_MARGIN` of that size, whatever the
 order of the sums, the width and the number of rows (docs/secure-noise.md).
+
+Rows are given as pointers to their first number: slices of arrays count references, for longer than a product
+takes.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from hushgraph.gradients.vectors import pointer
 from hushgraph.models.blocks import FASTMATH
 
 # Products below the smallest normal float32 may vanish, although large inputs would make them count.
@@ -29,7 +33,7 @@ FORMED_ROWS = 64
 ROUNDINGS = 128
 
 # Products of the input rows of a root with at most so many distinct ones are kept as long as its batch.
-KEPT_ROWS = 32
+KEPT_ROWS = 64
 
 # The work is cut into so many parts: enough for many threads and to even out roots of different size.
 PARTS = 128
@@ -44,25 +48,30 @@ def _short_dot(u, v, begin, end):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _long_dot(u, v):  # type: ignore[no-untyped-def]
+def _long_dot(u, v, width):  # type: ignore[no-untyped-def]
     total = 0.0
-    for begin in range(0, len(u), BLOCK):
-        total += _short_dot(u, v, begin, min(begin + BLOCK, len(u)))
+    for begin in range(0, width, BLOCK):
+        total += _short_dot(u, v, begin, min(begin + BLOCK, width))
     return total
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
-def _dot(u, v):  # type: ignore[no-untyped-def]
-    return _short_dot(u, v, 0, len(u)) if len(u) <= BLOCK else _long_dot(u, v)
+def _dot(u, v, width):  # type: ignore[no-untyped-def]
+    return _short_dot(u, v, 0, width) if width <= BLOCK else _long_dot(u, v, width)
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
-def _dots(u, v0, v1, v2, v3):  # type: ignore[no-untyped-def]
+def _dots(u, v0, v1, v2, v3, width):  # type: ignore[no-untyped-def]
     """Four products at once, so that one load of u serves all."""
-    if len(u) > BLOCK:
-        return _long_dot(u, v0), _long_dot(u, v1), _long_dot(u, v2), _long_dot(u, v3)
+    if width > BLOCK:
+        return (
+            _long_dot(u, v0, width),
+            _long_dot(u, v1, width),
+            _long_dot(u, v2, width),
+            _long_dot(u, v3, width),
+        )
     s0, s1, s2, s3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-    for k in range(len(u)):
+    for k in range(width):
         s0 += u[k] * v0[k]
         s1 += u[k] * v1[k]
         s2 += u[k] * v2[k]
@@ -70,42 +79,63 @@ def _dots(u, v0, v1, v2, v3):  # type: ignore[no-untyped-def]
     return np.float64(s0), np.float64(s1), np.float64(s2), np.float64(s3)
 
 
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
+def _dots_of(u, v, rows, j, width):  # type: ignore[no-untyped-def]
+    """The products with the rows rows[j] to rows[j + 3] of v."""
+    return _dots(
+        u,
+        pointer(v, rows[j] * width),
+        pointer(v, rows[j + 1] * width),
+        pointer(v, rows[j + 2] * width),
+        pointer(v, rows[j + 3] * width),
+        width,
+    )
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
+def _next_dots(u, v, j, width):  # type: ignore[no-untyped-def]
+    """The products with the rows j to j + 3 of v."""
+    first = pointer(v, j * width)
+    return _dots(u, first, pointer(first, width), pointer(first, 2 * width), pointer(first, 3 * width), width)
+
+
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _pair_sum(a, squares, rows, d, count, bias):  # type: ignore[no-untyped-def]
-    """Sum over ordered pairs of `count` rows, inputs a[rows[i]] and gradients d[i], and the sum of norms."""
+def _pair_sum(a, size_in, squares, d, size_out, count, bias):  # type: ignore[no-untyped-def]
+    """Sum over ordered pairs of `count` rows, inputs a and gradients d, and the sum of norms."""
     diagonal = 0.0
     cross = 0.0
     underflow = 0.0
     norms = 0.0
     for i in range(count):
-        ai, di = a[rows[i]], d[i]
-        square_a, square_d = squares[rows[i]] + bias, _dot(di, di)
+        ai, di = pointer(a, i * size_in), pointer(d, i * size_out)
+        square_a, square_d = squares[i] + bias, _dot(di, di, size_out)
         diagonal += square_a * square_d
         norms += np.sqrt(square_a * square_d)
-        underflow += len(di) * (square_a + len(ai) * SMALLEST) + len(ai) * square_d
+        underflow += size_out * (square_a + size_in * SMALLEST) + size_in * square_d
         j = 0
         while j + 4 <= i:
-            s0, s1, s2, s3 = _dots(ai, a[rows[j]], a[rows[j + 1]], a[rows[j + 2]], a[rows[j + 3]])
-            t0, t1, t2, t3 = _dots(di, d[j], d[j + 1], d[j + 2], d[j + 3])
+            s0, s1, s2, s3 = _next_dots(ai, a, j, size_in)
+            t0, t1, t2, t3 = _next_dots(di, d, j, size_out)
             cross += (s0 + bias) * t0
             cross += (s1 + bias) * t1
             cross += (s2 + bias) * t2
             cross += (s3 + bias) * t3
             j += 4
         while j < i:
-            cross += (_dot(ai, a[rows[j]]) + bias) * _dot(di, d[j])
+            product = _dot(di, pointer(d, j * size_out), size_out)
+            cross += (_dot(ai, pointer(a, j * size_in), size_in) + bias) * product
             j += 1
     return diagonal + 2.0 * cross + SMALLEST * count * underflow, norms
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _formed_sum(a, squares, rows, d, count, bias):  # type: ignore[no-untyped-def]
+def _formed_sum(a, size_in, squares, d, size_out, count, bias):  # type: ignore[no-untyped-def]
     """The same by forming the gradient: cheaper once a root has many rows."""
-    size_in, size_out = a.shape[1], d.shape[1]
     norms = 0.0
     underflow = 0.0
     for i in range(count):
-        square_a, square_d = squares[rows[i]] + bias, _dot(d[i], d[i])
+        di = pointer(d, i * size_out)
+        square_a, square_d = squares[i] + bias, _dot(di, di, size_out)
         norms += np.sqrt(square_a * square_d)
         underflow += size_out * (square_a + size_in * SMALLEST) + size_in * square_d
     total = 0.0
@@ -117,9 +147,8 @@ def _formed_sum(a, squares, rows, d, count, bias):  # type: ignore[no-untyped-de
         for begin in range(0, count, FORMED_ROWS):
             part[:] = 0
             for i in range(begin, min(begin + FORMED_ROWS, count)):
-                c = d[i, o]
+                c, row = d[i * size_out + o], pointer(a, i * size_in)
                 bias_gradient += np.float64(c)
-                row = a[rows[i]]
                 for k in range(size_in):
                     part[k] += c * row[k]
             for k in range(size_in):
@@ -131,11 +160,12 @@ def _formed_sum(a, squares, rows, d, count, bias):  # type: ignore[no-untyped-de
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _root_sum(a, squares, rows, d, count, bias):  # type: ignore[no-untyped-def]
-    size_in, size_out = a.shape[1], d.shape[1]
+def _root_sum(inputs, size_in, squares, gradients, size_out, begin, count, bias):  # type: ignore[no-untyped-def]
+    """Of the `count` rows from `begin` on. Arrays are given, and not pointers, so that they are not freed."""
+    a, d = pointer(inputs, begin * size_in), pointer(gradients, begin * size_out)
     if count * (size_in + size_out) > 2 * size_in * size_out:
-        return _formed_sum(a, squares, rows, d, count, bias)
-    return _pair_sum(a, squares, rows, d, count, bias)
+        return _formed_sum(a, size_in, pointer(squares, begin), d, size_out, count, bias)
+    return _pair_sum(a, size_in, pointer(squares, begin), d, size_out, count, bias)
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
@@ -167,14 +197,12 @@ def linear_norms(a, squares, d, pointers, bias, norms, sizes):  # type: ignore[n
 
     Rows are a [R, in] and d [R, out]; squares [R] are the squared norms of a.
     """
-    roots = len(pointers) - 1
+    roots, size_in, size_out = len(pointers) - 1, a.shape[1], d.shape[1]
+    inputs, gradients = a.reshape(-1), d.reshape(-1)
     for part in numba.prange(PARTS):
-        rows = np.empty(0, dtype=np.int64)
         for root in range(roots * part // PARTS, roots * (part + 1) // PARTS):
-            begin, end = pointers[root], pointers[root + 1]
-            if end - begin > len(rows):
-                rows = np.arange(2 * (end - begin))
-            total, size = _root_sum(a[begin:end], squares[begin:end], rows, d[begin:end], end - begin, bias)
+            begin, count = pointers[root], pointers[root + 1] - pointers[root]
+            total, size = _root_sum(inputs, size_in, squares, gradients, size_out, begin, count, bias)
             norms[root] += total
             sizes[root] += size * size
 
@@ -215,6 +243,7 @@ def _list_nodes(index, places, begin, end, nodes):  # type: ignore[no-untyped-de
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def multiply_pairs(a, index, pointers, places, counts, starts, products):  # type: ignore[no-untyped-def]
     """Products of the distinct rows of every root: of i with all j < i from products[starts[root]] on."""
+    inputs, size_in = a.reshape(-1), a.shape[1]
     for part in numba.prange(PARTS):
         nodes = np.empty(KEPT_ROWS, dtype=np.int64)
         roots = len(counts)
@@ -224,14 +253,14 @@ def multiply_pairs(a, index, pointers, places, counts, starts, products):  # typ
                 continue
             _list_nodes(index, places, pointers[root], pointers[root + 1], nodes)
             for i in range(counts[root]):
-                ai = a[nodes[i]]
+                ai = pointer(inputs, nodes[i] * size_in)
                 j = 0
                 while j + 4 <= i:
-                    s0, s1, s2, s3 = _dots(ai, a[nodes[j]], a[nodes[j + 1]], a[nodes[j + 2]], a[nodes[j + 3]])
+                    s0, s1, s2, s3 = _dots_of(ai, inputs, nodes, j, size_in)
                     products[at], products[at + 1], products[at + 2], products[at + 3] = s0, s1, s2, s3
                     j, at = j + 4, at + 4
                 while j < i:
-                    products[at] = _dot(ai, a[nodes[j]])
+                    products[at] = _dot(ai, pointer(inputs, nodes[j] * size_in), size_in)
                     j, at = j + 1, at + 1
 
 
@@ -263,26 +292,26 @@ def multiply_sparse_pairs(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _kept_pair_sum(products, squares, rows, d, count, bias, size_in):  # type: ignore[no-untyped-def]
+def _kept_pair_sum(products, size_in, squares, rows, d, size_out, count, bias):  # type: ignore[no-untyped-def]
     """As `_pair_sum` with the products of the input rows given."""
     diagonal, cross, underflow, norms = 0.0, 0.0, 0.0, 0.0
     at = 0
     for i in range(count):
-        di = d[i]
-        square_a, square_d = squares[rows[i]] + bias, _dot(di, di)
+        di = pointer(d, i * size_out)
+        square_a, square_d = squares[rows[i]] + bias, _dot(di, di, size_out)
         diagonal += square_a * square_d
         norms += np.sqrt(square_a * square_d)
-        underflow += len(di) * (square_a + size_in * SMALLEST) + size_in * square_d
+        underflow += size_out * (square_a + size_in * SMALLEST) + size_in * square_d
         j = 0
         while j + 4 <= i:
-            t0, t1, t2, t3 = _dots(di, d[j], d[j + 1], d[j + 2], d[j + 3])
+            t0, t1, t2, t3 = _next_dots(di, d, j, size_out)
             cross += (np.float64(products[at]) + bias) * t0
             cross += (np.float64(products[at + 1]) + bias) * t1
             cross += (np.float64(products[at + 2]) + bias) * t2
             cross += (np.float64(products[at + 3]) + bias) * t3
             j, at = j + 4, at + 4
         while j < i:
-            cross += (np.float64(products[at]) + bias) * _dot(di, d[j])
+            cross += (np.float64(products[at]) + bias) * _dot(di, pointer(d, j * size_out), size_out)
             j, at = j + 1, at + 1
     return diagonal + 2.0 * cross + SMALLEST * count * underflow, norms
 
@@ -320,39 +349,41 @@ def _merge_entries(shared, root, nodes, gradients, single):  # type: ignore[no-u
     Entry i has the output gradient coefficients[i] * upper[parents[i]] * activation'(outputs[index[i]]).
     Entries at the same place are one row with their gradients added up.
     """
-    outputs, index, upper, parents = shared.outputs, shared.index, shared.upper, shared.parents
-    coefficients, pointers, squares, places = (
+    index, parents, coefficients, pointers, squares, places = (
+        shared.index,
+        shared.parents,
         shared.coefficients,
         shared.pointers,
         shared.squares,
         shared.places,
     )
-    relu, bias = shared.relu, shared.bias
-    size_out = outputs.shape[1]
+    outputs, upper = shared.outputs.reshape(-1), shared.upper.reshape(-1)
+    size_out = shared.outputs.shape[1]
     count = 0
     repeated = 0.0
     for i in range(pointers[root], pointers[root + 1]):
-        node, at = index[i], places[i]
-        source, output = upper[parents[i]], outputs[node]
-        c = coefficients[i]
-        target = gradients[at] if at == count else single
-        if relu:
+        node, at, c = index[i], np.int64(places[i]), coefficients[i]
+        source, output = pointer(upper, parents[i] * size_out), pointer(outputs, node * size_out)
+        is_first = at == count
+        target = pointer(gradients, at * size_out) if is_first else pointer(single, 0)
+        if shared.relu:
             for k in range(size_out):
                 target[k] = c * source[k] if output[k] > 0 else np.float32(0)
         else:
             # As a product it keeps its digits where the activation is near 1.
             for k in range(size_out):
                 target[k] = c * source[k] * ((1 - output[k]) * (1 + output[k]))
-        if at == count:
+        if is_first:
             nodes[at] = node
             count += 1
         else:
             # What is added up may cancel. The norms of all parts are at most that of the sum plus
             # twice those of the parts after the first.
-            kept, length = gradients[at], np.sqrt(squares[node] + bias)
-            repeated += length * (2 * np.sqrt(_dot(single, single)) + np.sqrt(_dot(kept, kept)) / ROUNDINGS)
+            kept, length = pointer(gradients, at * size_out), np.sqrt(squares[node] + shared.bias)
+            norms = 2 * np.sqrt(_dot(target, target, size_out))
+            repeated += length * (norms + np.sqrt(_dot(kept, kept, size_out)) / ROUNDINGS)
             for k in range(size_out):
-                kept[k] += single[k]
+                kept[k] += target[k]
     return repeated
 
 
@@ -369,20 +400,20 @@ def shared_linear_norms(starts, products, size_in, shared, norms, sizes):  # typ
         shared: what `Shared` lists.
         norms, sizes: float64 [roots], added to.
     """
-    outputs, squares, counts, bias = shared.outputs, shared.squares, shared.counts, shared.bias
-    roots = len(counts)
+    squares, counts, bias = shared.squares, shared.counts, shared.bias
+    roots, size_out = len(counts), shared.outputs.shape[1]
     for part in numba.prange(PARTS):
         # One scratch buffer per part: making it anew for each root took as long as the products.
         nodes = np.empty(KEPT_ROWS, dtype=np.int64)
-        gradients = np.empty((KEPT_ROWS, outputs.shape[1]), dtype=np.float32)
-        single = np.empty(outputs.shape[1], dtype=np.float32)
+        gradients = np.empty(KEPT_ROWS * size_out, dtype=np.float32)
+        single = np.empty(size_out, dtype=np.float32)
         for root in range(roots * part // PARTS, roots * (part + 1) // PARTS):
             count = counts[root]
             if count > KEPT_ROWS:
                 continue
             repeated = _merge_entries(shared, root, nodes, gradients, single)
-            kept = products[starts[root] : starts[root + 1]]
-            total, size = _kept_pair_sum(kept, squares, nodes, gradients, count, bias, size_in)
+            kept, d = pointer(products, starts[root]), pointer(gradients, 0)
+            total, size = _kept_pair_sum(kept, size_in, squares, nodes, d, size_out, count, bias)
             size += repeated
             norms[root] += total
             sizes[root] += size * size
@@ -403,17 +434,18 @@ def _write_rows(indptr, indices, values, nodes, out):  # type: ignore[no-untyped
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def large_norms(large, indptr, indices, values, size_in, shared, norms, sizes):  # type: ignore[no-untyped-def]
     """As `shared_linear_norms` for the roots `large`; their inputs are written out, as `_write_rows` does."""
-    outputs, squares, counts, bias = shared.outputs, shared.squares, shared.counts, shared.bias
+    squares, counts, bias = shared.squares, shared.counts, shared.bias
+    size_out = shared.outputs.shape[1]
     for number in numba.prange(len(large)):
         root = large[number]
         count = counts[root]
         nodes = np.empty(count, dtype=np.int64)
-        gradients = np.empty((count, outputs.shape[1]), dtype=np.float32)
-        single = np.empty(outputs.shape[1], dtype=np.float32)
+        gradients = np.empty(count * size_out, dtype=np.float32)
+        single = np.empty(size_out, dtype=np.float32)
         repeated = _merge_entries(shared, root, nodes, gradients, single)
         a = np.empty((count, size_in), dtype=np.float32)
         _write_rows(indptr, indices, values, nodes, a)
-        total, size = _root_sum(a, squares[nodes], np.arange(count), gradients, count, bias)
+        total, size = _root_sum(a.reshape(-1), size_in, squares[nodes], gradients, size_out, 0, count, bias)
         size += repeated
         norms[root] += total
         sizes[root] += size * size

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.gradients import norms as pairs
+from hushgraph.gradients.batch import Room, take_room
 from hushgraph.gradients.sums import exact_rows, weighted_shared_rows
 from hushgraph.inputs.sparse_inputs import SparseInputs
 from hushgraph.models.blocks import Reads, RowGradient
@@ -39,15 +40,21 @@ class SharedEncoder:
     passes: list[tuple[nn.Linear, Tensor | SparseInputs, Tensor, bool]]
 
     @classmethod
-    def run(cls, encoder: nn.Sequential, x: Tensor | SparseInputs) -> SharedEncoder:
+    def run(cls, encoder: nn.Sequential, x: Tensor | SparseInputs, room: Room | None = None) -> SharedEncoder:
+        """Outputs are written to `room`, where it is given."""
+        room = {} if room is None else room
         passes: list[tuple[nn.Linear, Tensor | SparseInputs, Tensor, bool]] = []
         modules = list(encoder)
         with torch.no_grad():
-            for layer, activation in zip(modules[::2], modules[1::2], strict=True):
+            for number, (layer, activation) in enumerate(zip(modules[::2], modules[1::2], strict=True)):
                 if not isinstance(layer, nn.Linear):
                     raise TypeError(f"{type(layer).__name__} in an encoder that is not shareable")
                 relu = isinstance(activation, nn.ReLU)
-                z = x.multiply(layer.weight, layer.bias) if isinstance(x, SparseInputs) else layer(x)
+                z = take_room(room, f"encoder {number}", x.shape[0], layer.weight.T)
+                if isinstance(x, SparseInputs):
+                    x.multiply(layer.weight, layer.bias, out=z)
+                else:
+                    torch.addmm(layer.bias, x, layer.weight.T, out=z)
                 out = z.relu_() if relu else z.tanh_()
                 passes.append((layer, x, out, relu))
                 x = out

@@ -205,30 +205,30 @@ def _shared_rows(  # type: ignore[no-untyped-def]
 ):
     """The block of `weighted_shared_rows` that begins at shared row `begin`, written to `out`."""
     width = out.shape[1]
+    # Not by slices, which count references.
     for row in numba.prange(len(out)):
-        target, node = out[row], begin + row
+        node = begin + row
         is_read = False
         for at in range(pointers[node], pointers[node + 1]):
             entry = entries[at]
-            c = weights[entry]
+            c, source = weights[entry], parents[entry]
             if c == 0:
                 continue
-            source = upper[parents[entry]]
             if is_read:
                 for k in range(width):
-                    target[k] += c * np.float64(source[k])
+                    out[row, k] += c * np.float64(upper[source, k])
             else:
                 is_read = True
                 for k in range(width):
-                    target[k] = c * np.float64(source[k])
-        output = outputs[node]
+                    out[row, k] = c * np.float64(upper[source, k])
         if not is_read:
-            target[:] = 0
+            for k in range(width):
+                out[row, k] = 0
         elif relu:
             for k in range(width):
-                if not output[k] > 0:
-                    target[k] = 0
+                if not outputs[node, k] > 0:
+                    out[row, k] = 0
         else:
             for k in range(width):
-                y = np.float64(output[k])
-                target[k] *= 1.0 - y * y
+                y = np.float64(outputs[node, k])
+                out[row, k] *= 1.0 - y * y

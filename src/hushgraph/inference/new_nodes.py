@@ -276,6 +276,33 @@ def find_lists(
     return NewRows(None, None, indptr, joined, weights=own_shares)
 
 
+def fill_empty(features: Any, columns: Columns | None) -> tuple[Any, npt.NDArray[np.bool_] | None]:
+    """Features in which NaN is an empty cell, as tables give them, and which numbers were empty.
+
+    Args:
+        features: [R, d], dense or sparse, in the order of the training data.
+        columns: of a run on tables. Columns of numbers that they fill may have NaN; another NaN stays.
+    """
+    constants = {} if columns is None else columns.constants
+    if columns is None or not constants:
+        return features, None
+    x: Any = sparse.lil_array(features) if sparse.issparse(features) else np.array(features)
+    names = list(columns.features or ())
+    if x.shape[1] < len(names) or x.dtype.kind != "f":
+        return features, None
+    numbers = x[:, : len(names)]
+    empty = np.isnan(numbers.toarray() if sparse.issparse(numbers) else numbers)
+    empty &= [name in constants for name in names]
+    if empty.any():
+        values = np.array([constants.get(name, 0.0) for name in names])
+        rows, places = np.nonzero(empty)
+        x[rows, places] = values[places]
+        first = columns.num_features - columns.num_cycles - len(columns.indicators)
+        for number, name in enumerate(columns.indicators, start=first):
+            x[np.flatnonzero(empty[:, names.index(name)]), number] = 1.0
+    return x, empty
+
+
 def check_names(board: Board, names: npt.NDArray[Any] | None) -> None:
     """Refuse a graph whose nodes are not called as the places of the board, in the same order."""
     known = board.node_names

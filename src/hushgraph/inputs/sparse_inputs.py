@@ -112,9 +112,12 @@ class SparseInputs:
         places += torch.repeat_interleave(moved, counts, output_size=size)
         return replace(self, indptr=indptr, indices=self.indices[places], values=self.values[places])
 
-    def multiply(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """float32 [rows, out]: what a Linear layer gives, on the CPU. A row is computed from itself alone."""
-        out = torch.empty(self.shape[0], weight.shape[0])
+    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
+        """float32 [rows, out]: what a Linear layer gives, on the CPU. A row is computed from itself alone.
+
+        It is written to `out`, where that is given.
+        """
+        out = torch.empty(self.shape[0], weight.shape[0]) if out is None else out
         columns = weight.detach().T.contiguous()
         _multiply(*self.arrays, columns.numpy(), bias.detach().numpy(), out.numpy())
         return out

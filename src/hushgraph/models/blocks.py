@@ -292,15 +292,16 @@ def _on_triton(values: Tensor) -> bool:
 def _gather_sum(h, index, coefficients, indptr, out):  # type: ignore[no-untyped-def]
     width = h.shape[1]
     shared = len(index) > 0
+    # Not by slices, which count references.
     for row in numba.prange(len(indptr) - 1):
-        target = out[row]
-        target[:] = 0
+        for k in range(width):
+            out[row, k] = 0
         for entry in range(indptr[row], indptr[row + 1]):
             c = coefficients[entry]
             if c != 0:
-                source = h[index[entry] if shared else entry]
+                source = index[entry] if shared else entry
                 for k in range(width):
-                    target[k] += c * source[k]
+                    out[row, k] += c * h[source, k]
 
 
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from decimal import Context, Decimal
 from functools import cache
 from typing import NamedTuple
 
@@ -32,8 +33,9 @@ CELLS = 16 << CELL_BITS
 # Digits of the cumulative probabilities: 192 bits, three words.
 CUT_WORDS = 3
 _GUIDE_BITS, _PLACE_BITS = 14, GRID_BITS - CELL_BITS
-# Bits of the table while it is computed.
+# Bits of the table while it is computed, and the digits of what it is computed from.
 _TABLE_BITS = 320
+_DECIMALS = Context(prec=120)
 # What float64 arithmetic below may be wrong by is under 2^-50.
 SLACK = 2.0**-48
 # Words that are left for a draw when it begins: 40 tries of at most 6, and a try fails once in 150.
@@ -79,7 +81,7 @@ def table() -> Table:
 
 def _cumulative_digits() -> list[int]:
     """floor(2^192 F_j) for every cell j, F_j the probability of the cells before it."""
-    lower, upper = _cell_weights(1), _cell_weights(-1)
+    lower, upper = zip(*(_bound_exp(cell * cell, 2 * CELL_BITS + 1) for cell in range(CELLS)), strict=True)
     below, above, digits = 0, 0, []
     total_below, total_above = sum(lower), sum(upper)
     for low, high in zip(lower, upper, strict=True):
@@ -92,36 +94,13 @@ def _cumulative_digits() -> list[int]:
     return digits
 
 
-def _cell_weights(rounding: int) -> list[int]:
-    """Bounds of 2^320 exp(-(j / 64)^2 / 2): from below with `rounding` 1, from above with -1."""
-
-    def times(a: int, b: int) -> int:
-        # A shift rounds down; of negative numbers it rounds up in size.
-        return rounding * (rounding * a * b >> _TABLE_BITS)
-
-    ratio = _exp_of_minus(1, 2 * CELL_BITS + 1, rounding)
-    square = times(ratio, ratio)
-    weight, odd_power, weights = 1 << _TABLE_BITS, ratio, []
-    for _ in range(CELLS):
-        weights.append(weight)
-        weight, odd_power = times(weight, odd_power), times(odd_power, square)
-    return weights
-
-
-def _exp_of_minus(numerator: int, bits: int, rounding: int) -> int:
-    """A bound of 2^320 exp(-y), y = numerator / 2^bits at most 1: from below (1) or above (-1)."""
-    low = high = 1 << _TABLE_BITS
-    term_low, term_high, number = low, high, 0
-    while term_high > 1:
-        number += 1
-        term_low = (term_low * numerator >> bits) // number
-        term_high = -((-term_high * numerator >> bits) // number)
-        if number % 2:
-            low, high = low - term_high, high - term_low
-        else:
-            low, high = low + term_low, high + term_high
-    # What is left out of the alternating series is smaller than the last term, which is 1.
-    return low - 1 if rounding > 0 else high + 1
+def _bound_exp(numerator: int, bits: int) -> tuple[int, int]:
+    """Bounds of 2^320 exp(-y) from below and from above, y = numerator / 2^bits at most 128."""
+    # Python rounds quotients and exp of decimal numbers correctly, to so many digits that both together
+    # move this by far less than 1.
+    power = _DECIMALS.exp(_DECIMALS.divide(Decimal(-numerator), Decimal(1 << bits)))
+    nearest = int(_DECIMALS.multiply(power, Decimal(1 << _TABLE_BITS)))
+    return nearest - 1, nearest + 2
 
 
 @numba.njit(cache=True, nogil=True)
@@ -229,8 +208,7 @@ def is_below_exp(cell: int, place: int, level: int, bits: int) -> bool | None:
         return (2 * cell * t << bits) + t * t
 
     scale = 2 * bits + 2 * CELL_BITS + 1
-    least = _exp_of_minus(exponent(place + 1), scale, 1)
-    most = _exp_of_minus(exponent(place), scale, -1)
+    least, most = _bound_exp(exponent(place + 1), scale)[0], _bound_exp(exponent(place), scale)[1]
     if (level + 1) << (_TABLE_BITS - bits) <= least:
         return True
     if level << (_TABLE_BITS - bits) >= most:

@@ -7,7 +7,7 @@ import io
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hushgraph._files import write_whole
 from hushgraph.errors import InputError
@@ -30,35 +30,7 @@ _MODEL_COLOURS = {
     "GAT": ("#CC79A7", "#8C5A78"),
 }
 _OTHER_COLOURS = ("#444444", "#999999")
-_SETTINGS: Any = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": GREY,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.labelcolor": INK,
-    "axes.labelsize": 9,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "hatch.linewidth": 0.7,
-    "legend.fontsize": 8.5,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 5,
-    # Keep text as text: files are smaller, and their text can be searched and read by screen readers.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "hushgraph",
-    "text.color": INK,
-    "xtick.color": GREY,
-    "xtick.labelcolor": INK,
-    "ytick.color": GREY,
-    "ytick.labelcolor": INK,
-}
+_LOOK = Path(__file__).with_name("look.mplstyle")
 _DOTS_PER_INCH = 160
 # In inches; widths of letters are those of the small sizes of notes and legends.
 _MARGIN, _TITLE = 0.1, 0.3
@@ -72,13 +44,14 @@ def drawing() -> Iterator[None]:
     """Apply the settings of the figures within the context, and restore those of the user afterwards."""
     try:
         import matplotlib
+        import matplotlib.style
     except ImportError:
         raise InputError(
             "matplotlib is not installed, but figures need it; install it with pip install 'hushgraph[plots]'"
         ) from None
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS)
+        matplotlib.style.use(_LOOK)
         yield
 
 

@@ -16,17 +16,12 @@ def occurrences(max_readers: int, num_layers: int, *, at_most: int | None = None
     Guarantees:
         If at most K training nodes read each node, no node is in more than N(K, r) trees of depth r.
     """
-    if max_readers == 0:
-        total = 1
-    elif max_readers == 1:
-        total = num_layers + 1
-    else:
-        total = 1
-        for _ in range(num_layers):
-            total = total * max_readers + 1
-            if at_most is not None and total >= at_most:
-                break
-    return total if at_most is None else min(total, at_most)
+    total = 1
+    for _ in range(num_layers):
+        total = total * max_readers + 1
+        if at_most is not None and total >= at_most:
+            return at_most
+    return total
 
 
 def changed_trees(

@@ -23,6 +23,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 BATCHES_OF = {"pair": "poisson", "paper": "fixed"}
 SMALLEST = {"num_train_nodes": 1, "num_layers": 0, "max_readers": 0, "batch_size": 1, "steps": 0}
+# Fields that not every plan names: what they are at least, and unless given.
+SMALLEST_LATER = {"num_tables": 0, "num_relations": 1, "num_scaled": 0}
+NOISES = ("sigma_over_clip", "table_noise", "scaling_noise")
 # Counts beyond this are typing mistakes, and would overflow the arrays that hold identifiers.
 LARGEST = 2**63 - 1
 # Gradients are 32-bit numbers: beyond these, sums of clipped ones would overflow, vanish or lose digits.
@@ -62,11 +65,7 @@ def check_budget(
             raise PlanError(
                 f"{name}={value} and private=False: without privacy there is no budget; leave out one"
             )
-    if len(noise) == 2:
-        raise PlanError(
-            f"sigma_over_clip={sigma_over_clip} and paper_noise_multiplier={paper_noise_multiplier}: both "
-            "say how much noise there is; leave one out"
-        )
+    check_one_noise(sigma_over_clip, paper_noise_multiplier)
     for name, value in noise.items():
         if not (value is not None and math.isfinite(value) and value > 0):
             raise PlanError(f"{name}={value}: expected a finite number above 0")
@@ -81,12 +80,21 @@ def check_budget(
         )
 
 
+def check_one_noise(sigma_over_clip: float | None, paper_noise_multiplier: float | None) -> None:
+    """Refuse noise in both of its units."""
+    if sigma_over_clip is not None and paper_noise_multiplier is not None:
+        raise PlanError(
+            f"sigma_over_clip={sigma_over_clip} and paper_noise_multiplier={paper_noise_multiplier}: both "
+            "say how much noise there is; leave one out"
+        )
+
+
 def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     """Convert numbers and fill in defaults; raise PlanError listing every invalid field."""
     fields = dict(given)
     wrong: list[str] = []
-    for name, least in SMALLEST.items():
-        fields[name] = _check_int(name, fields[name], least, wrong)
+    for name, least in (SMALLEST | SMALLEST_LATER).items():
+        fields[name] = _check_int(name, fields.get(name, least), least, wrong)
     if not wrong and fields["num_layers"] > MOST_LAYERS:
         wrong.append(f"num_layers={fields['num_layers']}: expected at most {MOST_LAYERS}")
     if fields["max_reads"] is not None:
@@ -105,14 +113,8 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     fields["clip"] = _check_float("clip", fields["clip"], wrong, above=0.0)
     if not wrong and not SMALLEST_CLIP <= fields["clip"] <= LARGEST_CLIP:
         wrong.append(f"clip={fields['clip']}: expected from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}")
-    fields["sigma_over_clip"] = _check_float("sigma_over_clip", fields["sigma_over_clip"], wrong, least=0.0)
-    fields["num_tables"] = _check_int("num_tables", fields.get("num_tables", 0), 0, wrong)
-    fields["num_relations"] = _check_int("num_relations", fields.get("num_relations", 1), 1, wrong)
-    fields["table_noise"] = _check_float("table_noise", fields.get("table_noise", 0.0), wrong, least=0.0)
-    fields["num_scaled"] = _check_int("num_scaled", fields.get("num_scaled", 0), 0, wrong)
-    fields["scaling_noise"] = _check_float(
-        "scaling_noise", fields.get("scaling_noise", 0.0), wrong, least=0.0
-    )
+    for name in NOISES:
+        fields[name] = _check_float(name, fields.get(name, 0.0), wrong, least=0.0)
     if fields["delta"] is not None:
         fields["delta"] = _check_float("delta", fields["delta"], wrong, above=0.0, below=1.0)
     # Pairings are only meaningful, and only checked, once every field makes sense by itself.

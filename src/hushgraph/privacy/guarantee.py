@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from hushgraph._text import digits_up, rounded_up
-from hushgraph.errors import PlanError
 from hushgraph.privacy.plans import json_number
 from hushgraph.privacy.statement import Statement, write_statement
 
@@ -117,19 +116,13 @@ def name_assumed(assumptions: Sequence[Assumption]) -> str:
 class Guarantee:
     """What training by a plan guarantees; `Guarantee.of` is the only place that decides it.
 
+    Its kind is "holds" where every part is covered by a proof, "claimed by the paper" where a part is not,
+    and "none" where there is no noise, or something undoes it.
+
     Attributes:
-        kind: "holds" where every part is covered by a proof, "claimed by the paper" where a part is not, and
-            "none" where there is no noise, or something undoes it.
-        why: the reasons it does not hold; empty exactly where it holds.
-        assumptions: what was not declared and is taken as public, without which it does not hold.
-        priced_epsilon: what the accountant charges for one emptied row; the ledger shows it as spent.
-        priced_group_of_two: the same for two rows emptied together.
-        priced_edge: an upper bound for one edge removed, which is two records unless the plan is directed;
-            None where no bound is derived.
-        delta: of all three.
-        adjacency: the relation between neighbouring data sets.
         plan: the plan itself.
         broken_by: what undoes its noise.
+        assumptions: what was not declared and is taken as public, without which it does not hold.
 
     Guarantees:
         `epsilon`, `epsilon_group_of_two` and `epsilon_edge` are infinite where `kind` is "none".
@@ -146,26 +139,9 @@ class Guarantee:
         ('none', inf, True, 'fixed-seed')
     """
 
-    kind: GuaranteeKind
-    why: tuple[Reason, ...]
-    priced_epsilon: float
-    priced_group_of_two: float
-    priced_edge: float | None
-    delta: float
-    adjacency: str
     plan: PrivacyPlan = field(repr=False)
     broken_by: tuple[Reason, ...] = field(default=(), repr=False)
     assumptions: tuple[Assumption, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse a guarantee that contradicts itself."""
-        if (self.kind == "holds") != (not self.why):
-            codes = ", ".join(reason.code for reason in self.why) or "none"
-            raise PlanError(
-                f"kind={self.kind!r} with reasons {codes}: expected reasons exactly where it does not hold"
-            )
-        if self.kind != "none" and math.isinf(self.priced_epsilon):
-            raise PlanError(f"kind={self.kind!r} with an infinite epsilon: expected kind 'none'")
 
     @classmethod
     def of(
@@ -186,30 +162,56 @@ class Guarantee:
         """
         if seed_is_fixed and plan.is_private:
             broken_by = (FIXED_SEED, *broken_by)
-        why = (*broken_by, *find_reasons(plan))
-        kind = "none" if broken_by else cast("GuaranteeKind", plan.guarantee)
-        return cls(
-            kind=kind,
-            why=why,
-            priced_epsilon=plan.epsilon,
-            priced_group_of_two=plan.epsilon_group_of_two,
-            priced_edge=None if math.isinf(plan.epsilon_edge) and plan.is_private else plan.epsilon_edge,
-            delta=plan.delta,
-            adjacency=plan.adjacency,
-            plan=plan,
-            broken_by=broken_by,
-            assumptions=assumptions,
-        )
+        return cls(plan=plan, broken_by=broken_by, assumptions=assumptions)
+
+    @property
+    def kind(self) -> GuaranteeKind:
+        """What holds: see above."""
+        return "none" if self.broken_by else cast("GuaranteeKind", self.plan.guarantee)
+
+    @property
+    def why(self) -> tuple[Reason, ...]:
+        """The reasons that it does not hold; empty exactly where it holds."""
+        return (*self.broken_by, *self.why_unbroken)
+
+    @property
+    def why_unbroken(self) -> tuple[Reason, ...]:
+        """Those of them that are the plan's own, apart from what undoes its noise."""
+        return find_reasons(self.plan)
+
+    @property
+    def delta(self) -> float:
+        """Of all figures."""
+        return self.plan.delta
+
+    @property
+    def adjacency(self) -> str:
+        """The relation between neighbouring data sets."""
+        return self.plan.adjacency
+
+    @property
+    def priced_epsilon(self) -> float:
+        """What the accountant charges for one emptied row; the ledger shows it as spent."""
+        return self.plan.epsilon
+
+    @property
+    def priced_group_of_two(self) -> float:
+        """The same for two rows emptied together."""
+        return self.plan.epsilon_group_of_two
+
+    @property
+    def priced_edge(self) -> float | None:
+        """An upper bound for one edge removed, which is two records unless the plan is directed.
+
+        None where no bound is derived.
+        """
+        edge = self.plan.epsilon_edge
+        return None if math.isinf(edge) and self.plan.is_private else edge
 
     @cached_property
     def statement(self) -> Statement:
         """The guarantee in words."""
         return write_statement(self)
-
-    @property
-    def why_unbroken(self) -> tuple[Reason, ...]:
-        """The reasons that are the plan's own, apart from what undoes its noise."""
-        return self.why[len(self.broken_by) :]
 
     @property
     def assuming(self) -> str:
@@ -294,20 +296,6 @@ def bound_guess(epsilon: float, delta: float) -> float:
     """
     odds = math.exp(-epsilon)
     return min(1.0, (1.0 + delta * odds) / (1.0 + odds))
-
-
-def sentence(plan: PrivacyPlan) -> str:
-    """Return one sentence: what this plan guarantees, or that it guarantees nothing."""
-    return Guarantee.of(plan).statement.sentence
-
-
-def statement(plan: PrivacyPlan) -> str:
-    """Return the statement of a plan as text for a terminal.
-
-    Guarantees:
-        Epsilon is rounded up. A figure that no proof covers is called a claim, with the reasons.
-    """
-    return Guarantee.of(plan).statement.to_text()
 
 
 def describe_guarantee(guarantee: Guarantee) -> dict[str, Any]:

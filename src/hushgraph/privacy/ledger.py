@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import append_line, is_same, lock_file, lock_path, unlock_file, write_whole
 from hushgraph.errors import BudgetExceededError, RunError, WriteError
@@ -23,7 +23,11 @@ from hushgraph.privacy.charges import (
     read_recorded,
     read_value,
 )
+from hushgraph.privacy.ledger_copy import LedgerCopy
 from hushgraph.privacy.lines import MALFORMED, read_line, write_line
+
+if TYPE_CHECKING:
+    from hushgraph.privacy.plans import PrivacyPlan
 
 # Ledgers of version 1 have no lines about releases. Up to version 2, lines have the event of one emptied row
 # in place of a charge.
@@ -33,32 +37,6 @@ _ANEW = "Restore it, or count this run as spent and train in another folder, whi
 _RELEASE_LINE = b'{"released"'
 # The key of a line that charges nothing: a session of a run that is in a budget begins.
 _SESSION = "session"
-
-
-class HasCharges(Protocol):
-    """What a ledger needs to know of a plan."""
-
-    @property
-    def charges(self) -> tuple[Charge, ...]: ...
-
-    @property
-    def epsilon(self) -> float: ...
-
-    @property
-    def delta(self) -> float: ...
-
-    @property
-    def accountant(self) -> str: ...
-
-    def fingerprint(self) -> str: ...
-
-
-class LineCopy(Protocol):
-    """A second place for every line of a ledger; it has its own lock."""
-
-    def append(self, line: bytes) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Ledger:
@@ -97,7 +75,7 @@ class Ledger:
         checksum: str,
         *,
         lock: int | None,
-        plan: HasCharges | None = None,
+        plan: PrivacyPlan | None = None,
     ) -> None:
         self.path = path
         self.version = int(header["ledger"])
@@ -118,10 +96,10 @@ class Ledger:
         self._checksum = checksum
         self._lock = lock
         self._file: int | None = None
-        self._copy: LineCopy | None = None
+        self._copy: LedgerCopy | None = None
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], plan: HasCharges) -> Ledger:
+    def create(cls, path: str | os.PathLike[str], plan: PrivacyPlan) -> Ledger:
         """Create a ledger whose budget is the epsilon of a plan; raise RunError if the file exists."""
         target = Path(path)
         header: dict[str, Any] = {
@@ -149,7 +127,7 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], *, plan: HasCharges | None = None, read_only: bool = False
+        cls, path: str | os.PathLike[str], *, plan: PrivacyPlan | None = None, read_only: bool = False
     ) -> Ledger:
         """Open the ledger at `path`, with everything that was ever charged to it.
 
@@ -177,7 +155,7 @@ class Ledger:
         return ledger
 
     @classmethod
-    def _read(cls, path: Path, lock: int | None, plan: HasCharges | None) -> Ledger:
+    def _read(cls, path: Path, lock: int | None, plan: PrivacyPlan | None) -> Ledger:
         """Read and check every line; replace a torn last line by what it counts as."""
         try:
             content = path.read_bytes()
@@ -311,7 +289,7 @@ class Ledger:
                 f"ledger={self.path}: the file of {name} is not the one that this run released. {_ANEW}"
             )
 
-    def begin_session(self, copy: LineCopy) -> None:
+    def begin_session(self, copy: LedgerCopy) -> None:
         """Note that a session begins, and write this line and all that follow to `copy` too.
 
         The line is like no other, so that of two copies of a run folder only one can go on from it.

@@ -7,6 +7,7 @@ from typing import Any
 
 from hushgraph.errors import PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
+from hushgraph.privacy.fields import check_one_noise
 from hushgraph.privacy.guarantee import Assumption
 from hushgraph.privacy.plans import PrivacyPlan, RowPlan, TreePlan
 
@@ -56,11 +57,7 @@ def solve(
         If epsilon is given, the epsilon of the plan is at most that.
     """
     notes = []
-    if sigma_over_clip is not None and paper_noise_multiplier is not None:
-        raise PlanError(
-            f"sigma_over_clip={sigma_over_clip} and paper_noise_multiplier={paper_noise_multiplier}: both "
-            "say how much noise there is; leave one out"
-        )
+    check_one_noise(sigma_over_clip, paper_noise_multiplier)
     noise = paper_noise_multiplier if sigma_over_clip is None else sigma_over_clip
     if epsilon is not None and steps is None and noise is None:
         steps = STEPS
@@ -117,7 +114,4 @@ def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:
         changes.append((f"batch = {size}", {"batch_size": size}))
     for count in sorted({max(1, steps // 2), max(1, 2 * steps)} - {steps}):
         changes.append((f"steps = {count}", {"steps": count}))
-    plans = []
-    for label, change in changes:
-        plans.append((label, replace(plan, **change)))
-    return plans
+    return [(label, replace(plan, **change)) for label, change in changes]

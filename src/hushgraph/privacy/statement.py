@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hushgraph._text import digits_up, rounded_up
-from hushgraph.privacy.units import speak, speak_all
+from hushgraph.privacy.units import speak
 
 if TYPE_CHECKING:
     from hushgraph.privacy.guarantee import Guarantee, Reason
@@ -95,17 +95,7 @@ class Wording:
 
 def write_statement(guarantee: Guarantee) -> Statement:
     """Say a guarantee in words: those of who is protected."""
-    statement, protects = _write_statement(guarantee), guarantee.plan.protects
-    return Statement(
-        sentence=speak(statement.sentence, protects),
-        caveat=statement.caveat,
-        topics=tuple(
-            replace(topic, heading=speak(topic.heading, protects), text=speak(topic.text, protects))
-            for topic in statement.topics
-        ),
-        not_covered=speak_all(statement.not_covered, protects),
-        covers=statement.covers,
-    )
+    return speak(_write_statement(guarantee), guarantee.plan.protects)
 
 
 def _write_statement(guarantee: Guarantee) -> Statement:

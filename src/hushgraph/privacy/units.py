@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+_Value = TypeVar("_Value")
 
 # Longer phrases come first. Words that are not listed are the same for both: "row", which is defined below,
 # and nodes as what a model predicts for.
@@ -63,18 +66,13 @@ _OF_PERSONS: tuple[tuple[str, str], ...] = (
         "The gradients of a person's training nodes are summed, and the sum is clipped.",
     ),
     (
-        "every labelled row of the validation and test splits, and no training row, is counted in at most "
-        "one cell of",
-        "every person with labelled nodes in the validation and test splits, and with no training node, "
-        "counts at most 1 in all cells of",
+        "every labelled row of the validation and test splits, and no training row, moves",
+        "every person with labelled nodes in the validation and test splits, and no training node, moves",
     ),
+    ("every training row moves", "every person with a training node moves"),
     (
-        "every training row is counted in at most one cell of",
-        "every person with a training node counts at most 1 in all cells of",
-    ),
-    (
-        "A labelled row of the validation or test split adds 1 to one cell of",
-        "The labelled nodes of a person in the validation or test split together add 1 to the cells of",
+        "A labelled row of the validation or test split moves",
+        "All labelled nodes of a person in the validation and test splits together move",
     ),
     (
         "Such rows do not pay for training, so this fits into the same epsilon: a row of these splits pays",
@@ -130,21 +128,20 @@ _FORMS = dict(_OF_PERSONS)
 _PHRASES = re.compile("|".join(re.escape(phrase) for phrase, _ in _OF_PERSONS))
 
 
-def speak(text: str, protects: str) -> str:
-    """A text about a guarantee in the words of who is protected, "node" or "person"."""
-    if protects != "person":
-        return text
-    return _PHRASES.sub(lambda phrase: _FORMS[phrase.group()], text)
+def speak(value: _Value, protects: str) -> _Value:
+    """A text about a guarantee in the words of who is protected, "node" or "person".
 
-
-def speak_all(value: Any, protects: str) -> Any:
-    """The same for all texts in JSON values; keys stay as they are."""
+    The same for all texts in JSON values, whose keys stay as they are, and in dataclasses.
+    """
     if protects != "person":
         return value
+    spoken: Any = value
     if isinstance(value, str):
-        return speak(value, protects)
-    if isinstance(value, Mapping):
-        return {key: speak_all(each, protects) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(speak_all(each, protects) for each in value)
-    return value
+        spoken = _PHRASES.sub(lambda phrase: _FORMS[phrase.group()], value)
+    elif isinstance(value, Mapping):
+        spoken = {key: speak(each, protects) for key, each in value.items()}
+    elif isinstance(value, (list, tuple)):
+        spoken = type(value)(speak(each, protects) for each in value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        spoken = replace(value, **{f.name: speak(getattr(value, f.name), protects) for f in fields(value)})
+    return cast(_Value, spoken)

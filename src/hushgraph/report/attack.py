@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import InputError
 from hushgraph.privacy.plans import json_number
-from hushgraph.report.pages import Table, format_epsilon
 
 if TYPE_CHECKING:
     from hushgraph.privacy.plans import PrivacyPlan
@@ -87,38 +86,3 @@ def _read_finite(value: Any) -> float:
     if not math.isfinite(float(value)):
         raise ValueError(f"bound={value}")
     return float(value)
-
-
-def write_audit(audit: Mapping[str, Any]) -> str:
-    """Say what an audit is and what this one shows."""
-    text = (
-        "An audit attacks runs of this software on generated graphs, never on the data, and counts how often "
-        "one row is recognised. That gives lower bounds: a bound above what is claimed refutes the claim, "
-        "and one below it proves nothing. "
-        f"This one took {audit['trials']:,} trials with the row, and as many without it."
-    )
-    if not audit["is_of_this_plan"]:
-        why = "code that was broken on purpose" if audit["fault"] else "another plan"
-        text += f" The record is of {why}, not of this run: it says nothing about this page."
-    elif audit["exceeds"]:
-        text += " More was shown than is claimed: do not sign."
-    else:
-        text += " Nothing was shown beyond what is claimed."
-    return text
-
-
-def tabulate_audit(audit: Mapping[str, Any]) -> Table:
-    """Return lower bounds beside what is claimed; bounds are rounded down, claims up."""
-    attacked = (audit["attacked"], audit["lower_bound"], audit["claimed_epsilon"])
-    alone = ("the same, no assumption on the noise", audit["lower_bound_by_event"], audit["claimed_epsilon"])
-    others = [(each["name"], each["lower_bound"], each["claimed_epsilon"]) for each in audit["attacks"]]
-    rows = [
-        (name, f"{math.floor(100 * lower) / 100:.2f}", format_epsilon(claimed))
-        for name, lower, claimed in (attacked, alone, *others)
-    ]
-    return Table(
-        caption=f"Lower bounds on epsilon, all at {100 * audit['confidence']:.4g}% confidence together",
-        heads=("attacked", "at least", "claimed, at most"),
-        rows=rows,
-        numeric_from=1,
-    )

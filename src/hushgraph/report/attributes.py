@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.graph.records import count_buckets
-from hushgraph.report.pages import Table
 
 if TYPE_CHECKING:
     from hushgraph.graph.columns import Columns
@@ -94,32 +93,6 @@ def _describe_number(folder: RunFolder, columns: Columns, name: str) -> str:
         return f"{what}{scaled}" if scaled or what != "a number" else "a number, taken as it is"
     flag = ", and one more feature says so" if name in columns.indicators else ""
     return f"{what}{scaled}; an empty cell is filled with {constant:g}{flag}"
-
-
-def tabulate_attributes(attributes: Mapping[str, Any]) -> Table | None:
-    """Return the columns by role; None where the data came as arrays."""
-    if attributes["columns"] is None:
-        return None
-    return Table(
-        caption="Attributes by role",
-        heads=("role", "columns", "how it is used"),
-        rows=[
-            (each["role"], ", ".join(each["columns"]), each["treatment"]) for each in attributes["columns"]
-        ],
-    )
-
-
-def write_attributes(attributes: Mapping[str, Any]) -> str:
-    """Say how many features there are and how rows are scaled."""
-    count = f"The model reads {attributes['features']:,} features of a node"
-    source = "." if attributes["columns"] is not None else "; the data came as arrays, without names."
-    scaled = attributes["scaled_to_norm"]
-    scale = (
-        " The features are not scaled."
-        if scaled is None
-        else f" The features of each row are scaled to norm {scaled:g}, from that row alone."
-    )
-    return count + source + scale + write_relations(attributes["relations"])
 
 
 def write_relations(relations: list[Mapping[str, Any]]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import digits_up, rounded_up
+from hushgraph._text import rounded_up
 from hushgraph.errors import RunError
 from hushgraph.privacy.plans import json_number
 from hushgraph.report.pages import format_epsilon
@@ -52,35 +52,3 @@ def write_spent(budget: Mapping[str, Any]) -> str:
     """Return "X of Y", what was spent with this run."""
     spent = format_epsilon(budget["with_this_run"])
     return spent if budget["total"] is None else f"{spent} of {rounded_up(budget['total'])}"
-
-
-def write_budget(budget: Mapping[str, Any] | None, *, is_release: bool = False) -> str:
-    """Say in sentences what the data had spent; a run without a budget says that nobody counts.
-
-    Args:
-        budget: what `describe_budget` returned.
-        is_release: whether the page is made from what was released alone, which names no budget.
-    """
-    if budget is None and is_release:
-        return "What other runs on this data spent is not part of a release: ask the owner of the data."
-    if budget is None:
-        return (
-            "This run is charged to no budget of the data, so this page cannot say what other runs spent. "
-            "Every one of them costs in addition."
-        )
-    if budget["problem"]:
-        return f"This run is charged to the budget {budget['file']}, but {budget['problem']}."
-    runs = _count_runs(budget["runs_before"])
-    text = (
-        f"Budget of the data ({budget['file']}, at delta {digits_up(budget['delta'])}): epsilon "
-        f"{format_epsilon(budget['before'])} spent before by {runs}, with this run {write_spent(budget)}. "
-        "The accountant composes all runs together, so the figures are not a sum of epsilons."
-    )
-    if budget["runs_since"]:
-        since = _count_runs(budget["runs_since"])
-        text += f" Since then {since} brought it to {format_epsilon(budget['spent'])}."
-    return text
-
-
-def _count_runs(number: int) -> str:
-    return "no run" if number == 0 else "1 run" if number == 1 else f"{number:,} runs"

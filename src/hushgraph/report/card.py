@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
@@ -18,7 +15,6 @@ from hushgraph.report.attributes import write_relations
 from hushgraph.report.facts import ACCURACIES, collect_facts, describe_standing
 from hushgraph.report.pages import (
     check_outside_release,
-    check_replaceable,
     check_target,
     format_epsilon,
     render_template,
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
 
 # Near the beginning of every card of ours.
-_MARK = b"library_name: hushgraph"
+_MARKS = {".md": b"library_name: hushgraph"}
 # Characters that Markdown gives a meaning to.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
 
@@ -53,17 +49,10 @@ def write_card(
     Guarantees:
         A file that is not a model card of hushgraph is never replaced.
     """
-    place = check_card_path(path)
+    place = check_target(path, _MARKS, what="a model card")
     if accuracy and folder.plan.evaluation_charge is None:
         check_outside_release(folder, place, what="a card with exact accuracies")
     write_whole(place, render_card(folder, accuracy=accuracy, about=about).encode())
-
-
-def check_card_path(path: str | os.PathLike[str]) -> Path:
-    """Return where a card goes; raise InputError where it cannot be written or would replace another file."""
-    place = check_target(path, suffix=".md", option="out")
-    check_replaceable(place, _MARK, option="out", what="a model card")
-    return place
 
 
 def render_card(
@@ -91,14 +80,14 @@ def render_card(
     text = render_template(
         "card.md",
         facts=facts,
-        front=_list_front_matter(facts, accuracy=accuracy),
         model=name_model(facts),
-        data=escape_markdown(name_published_data(facts)),
-        classes=[escape_markdown(name) for name in folder.class_names or ()],
+        data=name_published_data(facts),
+        escape=escape_markdown,
         standing=facts["standing"],
         figures=[*list_epsilons(facts), ("delta", digits_up(facts["guarantee"]["delta"]))],
-        settings=_list_settings(facts),
-        accuracies=_list_figures(facts) if accuracy or are_covered(facts["result"]) else [],
+        relations=write_relations(facts["attributes"]["relations"]).strip(),
+        shown=_list_figures(facts) if accuracy or are_covered(facts["result"]) else {},
+        format_result=format_result,
         figures_are_covered=are_covered(facts["result"]),
         # The page has a line about accuracies on it; the card has a section.
         not_covered=[item for item in facts["not_covered"] if not item.startswith(ACCURACIES)],
@@ -137,73 +126,8 @@ def escape_markdown(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def _list_front_matter(facts: Mapping[str, Any], *, accuracy: bool) -> dict[str, str]:
-    """Return the top-level keys of the front matter, with values in YAML; every JSON text is one."""
-    about, figures = facts["guarantee"], facts["guarantee_details"]
-    epsilon = float(figures["epsilon"])
-    front = {
-        "library_name": "hushgraph",
-        "pipeline_tag": "graph-ml",
-        "tags": json.dumps(["differential-privacy", "graph-neural-network", facts["task"]["hub"]]),
-        "differential_privacy": json.dumps(
-            {
-                "guarantee": figures["kind"],
-                "assumptions": [each["sentence"] for each in facts["assumptions"]],
-                "epsilon": float(format_epsilon(epsilon)) if math.isfinite(epsilon) else "infinity",
-                "delta": about["delta"],
-                "adjacency": about["adjacency"],
-                "predictions": facts["result"].get("predictions", "not covered"),
-            }
-        ),
-    }
-    metrics = _list_metrics(facts) if accuracy or are_covered(facts["result"]) else []
-    if metrics:
-        result = {
-            "task": {"type": facts["task"]["hub"]},
-            "dataset": {"type": "graph", "name": name_published_data(facts)},
-            "metrics": metrics,
-        }
-        front["model-index"] = json.dumps([{"name": name_model(facts), "results": [result]}])
-    return front
-
-
-def _list_metrics(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    result = facts["result"]
-    return [
-        {"type": facts["judged_by"], "name": name, "value": result[key]}
-        for key, name in _name_judged(facts).items()
-        if result.get(key) is not None
-    ]
-
-
-def _list_figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    result = facts["result"]
-    return [(name, format_result(result, key)) for key, name in _name_judged(facts).items() if key in result]
-
-
-def _name_judged(facts: Mapping[str, Any]) -> dict[str, str]:
-    """The keys of what the task is judged by, and their names."""
+def _list_figures(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The keys of what the task is judged by, as far as the result has them, and their names."""
     figure = facts["judged_by"]
-    return {f"{key}_{figure}": f"{words} {name_figure(figure)}" for key, words in SPLITS.items()}
-
-
-def _list_settings(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    about, config, shape = facts["guarantee"], facts["config"], facts["shape"]
-    rows = [
-        ("method", about["method"]),
-        ("model", config["model"]),
-        ("features", f"{shape['features']:,}"),
-        ("asked of a node", facts["task"]["question"]),
-        ("training nodes, N", f"{facts['plan']['num_train_nodes']:,}"),
-        ("steps", f"{about['steps']:,}"),
-        ("sampling rate, q", f"{about['sampling_rate']:.6g}"),
-        ("optimizer, learning rate", f"{config['optimizer']}, {config['learning_rate']:g}"),
-        ("seed", "not fixed" if config["seed"] is None else "fixed, so the run is not private"),
-    ]
-    relations = write_relations(facts["attributes"]["relations"])
-    if relations:
-        rows.insert(2, ("records", relations.strip()))
-    if facts["statement"]:
-        known = {name for name, _ in rows}
-        rows += [(name, value) for name, value in facts["figures"] if name not in known]
-    return rows
+    named = {f"{split}_{figure}": f"{words} {name_figure(figure)}" for split, words in SPLITS.items()}
+    return {key: name for key, name in named.items() if key in facts["result"]}

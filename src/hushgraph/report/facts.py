@@ -24,7 +24,7 @@ from hushgraph.privacy.guarantee import (
 )
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import json_number
-from hushgraph.privacy.units import speak_all
+from hushgraph.privacy.units import speak
 from hushgraph.report.about import read_about
 from hushgraph.report.attack import read_audit
 from hushgraph.report.attributes import describe_attributes
@@ -101,6 +101,7 @@ def collect_facts(
     facts = {
         "report": FORMAT,
         "unit": plan.protects,
+        "number_unit": folder.unit,
         "written": format_now(),
         "data": folder.data if comparison is None else comparison["data"],
         "standing": describe_standing(guarantee, comparison),
@@ -137,7 +138,7 @@ def collect_facts(
         "versions": _read_versions(folder),
         "ledger": _summarise_ledger(folder),
     }
-    return facts | {name: speak_all(facts[name], plan.protects) for name in _IN_UNITS}
+    return facts | {name: speak(facts[name], plan.protects) for name in _IN_UNITS}
 
 
 def describe_standing(guarantee: Guarantee, comparison: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -308,25 +309,13 @@ def _read_spending(folder: RunFolder) -> list[dict[str, Any]]:
     """Read epsilon and validation accuracy by step; of a step that was recorded twice, the later record."""
     from hushgraph.runs.result import read_metrics
 
-    records = {line["step"]: line for line in read_metrics(folder.path) if _is_metric(line)}
+    records = {line["step"]: line for line in read_metrics(folder.path)}
     # The last line of a run with covered figures alone has one of those.
     is_exact = folder.plan.evaluation_charge is None or folder.config.exact_figures
     keys = ("step", "epsilon", "val_accuracy") if is_exact else ("step", "epsilon")
     return [
         {"val_accuracy": None} | {key: records[step].get(key) for key in keys} for step in sorted(records)
     ]
-
-
-def _is_metric(line: Any) -> bool:
-    """Return whether a line of metrics.jsonl is complete; others are left out, like torn ones."""
-    if not isinstance(line, dict) or not isinstance(line.get("step"), int):
-        return False
-    epsilon, accuracy = line.get("epsilon"), line.get("val_accuracy")
-    return (epsilon == "inf" or _is_finite(epsilon)) and (accuracy is None or _is_finite(accuracy))
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _summarise_test(folder: RunFolder, evaluation: Evaluation) -> dict[str, Any]:

@@ -9,18 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from hushgraph._files import write_whole
-from hushgraph._text import digits_up, rounded_up
 from hushgraph.privacy.units import speak
 from hushgraph.report.budget import write_spent
-from hushgraph.report.charts import element
 from hushgraph.report.facts import collect_facts, list_uncovered
-from hushgraph.report.pages import check_replaceable, check_target, format_epsilon, format_guess
+from hushgraph.report.pages import check_target, render_template
 from hushgraph.report.report import name_model, name_published_data
 from hushgraph.report.results import name_standing
 
@@ -28,18 +23,10 @@ if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
 
 FORMAT = 1
-_SVG_MARK, _JSON_MARK = b"<title>Privacy label", b'"privacy_label": 1'
-_WIDTH, _MARGIN, _PADDING = 390.0, 6.0, 16.0
-_BASE, _SMALL = 13.0, 11.5
-_LINE = 1.35
-# Widths of letters in units of the font size, as in the widest of these fonts; bold letters are wider.
+_MARKS = {".svg": b"<title>Privacy label", ".json": b'"privacy_label": 1'}
+# Widths of letters in units of the font size, as in the widest of these fonts.
 _NARROW, _WIDE = set(" ,.:;'|!iljtfrI()[]-/"), set("mwMWQGO%@&")
-_BOLD = 1.12
 _EAST_ASIAN = 0x2E80
-_FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
-_INK, _SOFT, _PAPER = "#1a1f26", "#4c5561", "#ffffff"
-_COLOURS = {"holds": "#0f6b3a", "claimed": "#7a4a00", "large": "#7a4a00"}
-_ALARM = "#a3161f"
 _UNIT = "one node: its features, its label and the edge records it owns"
 _NEIGHBOURS = "one row emptied; identifiers and splits stay"
 _ACCOUNTANTS = {
@@ -66,19 +53,11 @@ def write_label(
         Everything on it is public or covered by epsilon, so that it can be published: no path, no exact
         figure, no timing. A file that is not a privacy label is never replaced.
     """
-    place = check_label_path(path)
+    place = check_target(path, _MARKS, what="a privacy label")
     label = collect_label(folder, about=about)
     write_whole(place.with_suffix(".json"), json.dumps(label, indent=2, allow_nan=False).encode() + b"\n")
     write_whole(place, render_label(label).encode())
     return label
-
-
-def check_label_path(path: str | os.PathLike[str]) -> Path:
-    """Return where a label goes; raise InputError where it cannot be written or would replace a file."""
-    place = check_target(path, suffix=".svg", option="out")
-    for file, mark in ((place, _SVG_MARK), (place.with_suffix(".json"), _JSON_MARK)):
-        check_replaceable(file, mark, option="out", what="a privacy label")
-    return place
 
 
 def collect_label(folder: RunFolder, *, about: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -134,66 +113,16 @@ def _list_mechanisms(folder: RunFolder) -> list[dict[str, Any]]:
 
 
 def render_label(label: Mapping[str, Any]) -> str:
-    """Draw a label as an SVG document of 390 units width, without scripts and external fonts."""
-    colour = _COLOURS.get(label["level"], _ALARM)
-    draw = _Column()
-    draw.write("Privacy label", size=22, weight=700)
-    draw.write(label["name"], size=_BASE, colour=_SOFT)
-    draw.rule(6)
-    draw.write(label["standing"], size=15, weight=700, colour=colour)
-    unit = "person" if label["adjacency"].startswith("person") else "node"
-    for name, value in _list_headline(label):
-        draw.pair(speak(name, unit), value, size=17 if name in ("epsilon", "delta") else _BASE)
-    draw.rule(3)
-    for name, value in _list_fields(label):
-        draw.field(name, value)
-    draw.rule(3)
-    draw.write(f"{label['software']}, {label['date']}", size=_SMALL, colour=_SOFT)
-    return str(draw.finish(f"Privacy label: {label['name']}", label["standing"]))
-
-
-def _list_headline(label: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """List the figures of the guarantee; without one, epsilon alone."""
-    rows = [("epsilon", format_epsilon(label["epsilon"]))]
-    if label["guarantee"] == "none":
-        return rows
-    rows.append(("delta", digits_up(label["delta"])))
-    if label["mu"] is not None:
-        note = "" if label["mu_is"] == "exact" else f", {label['mu_is']}"
-        rows.append((f"mu{note}", rounded_up(label["mu"])))
-        guess = format_guess(label["best_guess_percent"] / 100)
-        rows.append(("a guess about one row, right at most", guess))
-    edge = label["epsilon_edge"]
-    rows.append((f"epsilon, one {label['edge']}", "no bound" if edge is None else format_epsilon(edge)))
-    rows.append(("epsilon, two rows", format_epsilon(label["epsilon_two_rows"])))
-    spent = label["spent_on_data"]
-    if spent is not None:
-        rows.append(("spent on this data, with this run", write_spent(spent)))
-    return rows
-
-
-def _list_fields(label: Mapping[str, Any]) -> list[tuple[str, str]]:
-    about = label["about"]
-    rows = [
-        ("Unit of privacy", label["unit"]),
-        ("In this data a unit is", label["unit_in_this_data"]),
-        ("Neighbours", f"{label['neighbours']} ({label['adjacency']})"),
-        ("Trust", label["trust"]),
-        ("Mechanisms", "; ".join(map(_name_mechanism, label["mechanisms"])) or "no noise"),
-        ("Accountant", label["accountant"] if label["mechanisms"] else None),
-        ("Covered", label["covered"]),
-        ("Predictions", label["predictions"]),
-        ("Figures of quality", label["figures"]),
-        ("Not covered", _shorten(label["not_covered"])),
-        ("Assumed", " ".join(label["assumptions"])),
-        ("Post-processing", label["post_processing"]),
-        ("Purpose", about["purpose"]),
-        ("Owner and contact", about["owner"]),
-        ("Recipients", about["recipients"]),
-        ("Retention", about["retention"]),
-        ("Approved by", about["approved_by"]),
-    ]
-    return [(name, value) for name, value in rows if value]
+    """Draw a label as an SVG document."""
+    return render_template(
+        "label.svg",
+        label=label,
+        mechanisms="; ".join(map(_name_mechanism, label["mechanisms"])),
+        not_covered=_shorten(label["not_covered"]),
+        speak=speak,
+        wrap=_wrap,
+        write_spent=write_spent,
+    ).strip()
 
 
 def _name_mechanism(each: Mapping[str, Any]) -> str:
@@ -239,68 +168,3 @@ def _wrap(text: str, room: float) -> list[str]:
                 lines.append("")
             lines[-1] += letter
     return lines
-
-
-class _Column:
-    """Text from top to bottom, wrapped by hand: SVG does not."""
-
-    def __init__(self) -> None:
-        self._top = _MARGIN + _PADDING - 6
-        self._parts: list[Markup] = []
-
-    @property
-    def _left(self) -> float:
-        return _MARGIN + _PADDING
-
-    @property
-    def _right(self) -> float:
-        return _WIDTH - self._left
-
-    def write(self, text: str, *, size: float, weight: int = 400, colour: str = _INK) -> None:
-        """Add a paragraph."""
-        room = (self._right - self._left) / (size * (_BOLD if weight > 400 else 1.0))
-        for line in _wrap(text, room):
-            self._top += _LINE * size
-            self._place(self._left, line, size, weight, colour)
-
-    def pair(self, name: str, value: str, *, size: float) -> None:
-        """Add a name on the left and its value on the right of one line."""
-        self._top += _LINE * size + 2
-        self._place(self._left, name, size, 400, _INK)
-        self._place(self._right, value, size, 700, _INK, anchor="end")
-
-    def field(self, name: str, value: str) -> None:
-        """Add a name and, below it, its text."""
-        self._top += 5
-        self.write(name, size=_SMALL, weight=700)
-        self.write(value, size=_SMALL, colour=_SOFT)
-
-    def rule(self, thickness: float) -> None:
-        """Add a line across."""
-        self._top += 9
-        box = {"x": self._left, "y": self._top, "width": self._right - self._left, "height": thickness}
-        self._parts.append(element("rect", fill=_INK, **box))
-        self._top += thickness + 1
-
-    def finish(self, title: str, description: str) -> Markup:
-        """Return the document."""
-        height = self._top + _PADDING + _MARGIN
-        frame = {"width": _WIDTH - 2 * _MARGIN, "height": height - 2 * _MARGIN}
-        box = element("rect", x=_MARGIN, y=_MARGIN, rx=4, fill=_PAPER, stroke=_INK, stroke_width=1.5, **frame)
-        content = [element("title", title), element("desc", description), box, *self._parts]
-        return element(
-            "svg",
-            Markup().join(content),
-            xmlns="http://www.w3.org/2000/svg",
-            role="img",
-            width=f"{_WIDTH:.0f}",
-            height=f"{height:.0f}",
-            viewBox=f"0 0 {_WIDTH:.0f} {height:.0f}",
-            font_family=_FONT,
-        )
-
-    def _place(
-        self, x: float, text: str, size: float, weight: int, colour: str, anchor: str = "start"
-    ) -> None:
-        style = {"font_size": size, "font_weight": weight, "fill": colour, "text_anchor": anchor}
-        self._parts.append(element("text", text, x=x, y=self._top, **style))

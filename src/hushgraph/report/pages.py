@@ -1,11 +1,10 @@
-"""Templates, tables, and how a page and its JSON twin are written."""
+"""Templates, their filters, and how a page and its JSON twin are written."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,50 +12,14 @@ from typing import TYPE_CHECKING, Any
 from hushgraph._files import write_whole
 from hushgraph._text import digits_down, digits_up, rounded_up
 from hushgraph.errors import InputError
+from hushgraph.figures.names import format_figure, name_figure
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
+    from jinja2 import Template
 
     from hushgraph.runs.folder import RunFolder
 
-# Near the beginning of every page of ours, and hardly of any other file.
-_MARK, _TWIN_MARK = b'content="hushgraph"', b'"report": 1'
 _MARK_WITHIN = 1000
-# A table of so many columns is wider than a phone.
-_WIDE_TABLE = 4
-_NO_COLUMN = 1_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """A table cell that is more than text: `kind` is "code", "holds" or "unsafe"."""
-
-    text: str
-    kind: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table whose first column heads its rows; columns from `numeric_from` on are aligned to the right."""
-
-    caption: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str | Cell]]
-    numeric_from: int = _NO_COLUMN
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether it needs sideways scrolling on a phone."""
-        return len(self.heads) >= _WIDE_TABLE
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A chart and its caption."""
-
-    caption: str
-    chart: Markup
 
 
 def check_outside_release(folder: RunFolder, place: Path, *, what: str) -> None:
@@ -69,12 +32,12 @@ def check_outside_release(folder: RunFolder, place: Path, *, what: str) -> None:
 
 def render_template(name: str, **context: Any) -> str:
     """Render a template of this package."""
-    return _environment().get_template(name).render(**context)
+    return load_template(name).render(**context)
 
 
 @cache
-def _environment() -> Environment:
-    """Return the templates of this package: pages escape every value, and a missing one is an error."""
+def load_template(name: str) -> Template:
+    """Load a template of this package: pages escape every value, and a missing one is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -85,30 +48,45 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return environment
+    environment.filters |= {
+        "at": "{:.1f}".format,
+        "count_runs": _count_runs,
+        "digits_down": digits_down,
+        "digits_up": digits_up,
+        "epsilon": format_epsilon,
+        "figure": lambda value, name: format_figure(name, value),
+        "figure_name": name_figure,
+        "guess": format_guess,
+        "interval": format_interval,
+        "json": json.dumps,
+        "percent": format_percent,
+        "rounded_up": rounded_up,
+        "setting": format_value,
+    }
+    return environment.get_template(name)
 
 
-def check_page_path(path: str | os.PathLike[str], *, option: str) -> Path:
-    """Return where a page goes; raise InputError where it cannot be written or would replace another file.
+def check_target(path: str | os.PathLike[str], marks: Mapping[str, bytes], *, what: str) -> Path:
+    """Return where a file goes; raise InputError where it cannot be written or would replace another file.
 
     Args:
-        path: ends in .html; the twin beside it ends in .json.
-        option: what the user calls it.
+        path: of the file.
+        marks: by ending, what is near the beginning of such files of ours: of this one, then of its twins.
+        what: the file is.
     """
-    place = check_target(path, suffix=".html", option=option)
-    for file, mark in ((place, _MARK), (place.with_suffix(".json"), _TWIN_MARK)):
-        check_replaceable(file, mark, option=option, what="a report")
-    return place
-
-
-def check_target(path: str | os.PathLike[str], *, suffix: str, option: str) -> Path:
-    """Return where a file goes; raise InputError where its name or its folder is wrong."""
-    place = Path(path)
+    place, suffix = Path(path), next(iter(marks))
     if place.suffix != suffix:
-        raise InputError(f"{option}={place}: expected a name that ends in {suffix}")
+        raise InputError(f"out={place}: expected a name that ends in {suffix}")
     if not place.parent.is_dir():
-        raise InputError(f"{option}={place}: there is no folder {place.parent}; make it first")
+        raise InputError(f"out={place}: there is no folder {place.parent}; make it first")
+    for ending, mark in marks.items():
+        file = place.with_suffix(ending)
+        try:
+            start = file.read_bytes()[:_MARK_WITHIN] if file.exists() else mark
+        except OSError as error:
+            raise InputError(f"out={file}: cannot be read ({error.strerror}); choose another name") from None
+        if mark not in start:
+            raise InputError(f"out={file}: it exists and is not {what}; choose another name")
     return place
 
 
@@ -117,19 +95,6 @@ def write_page(place: Path, facts: Mapping[str, Any], html: str) -> None:
     text = json.dumps(facts, indent=2, allow_nan=False)
     write_whole(place.with_suffix(".json"), text.encode())
     write_whole(place, html.encode())
-
-
-def check_replaceable(file: Path, mark: bytes, *, option: str, what: str) -> None:
-    """Raise InputError where a file exists and does not have the mark of what would replace it."""
-    if not file.exists():
-        return
-    try:
-        with file.open("rb") as opened:
-            start = opened.read(_MARK_WITHIN)
-    except OSError as error:
-        raise InputError(f"{option}={file}: cannot be read ({error.strerror}); choose another name") from None
-    if mark not in start:
-        raise InputError(f"{option}={file}: it exists and is not {what}; choose another name")
 
 
 def format_percent(value: float | None) -> str:
@@ -159,3 +124,14 @@ def format_guess(share: float) -> str:
 def format_epsilon(value: float | str) -> str:
     """Format an epsilon of a JSON file, where infinity is "inf"."""
     return rounded_up(float(value))
+
+
+def format_interval(ends: Sequence[float | None] | None, figure: str) -> str:
+    """Format the ends of an interval of a figure."""
+    if ends is None or None in ends:
+        return "none"
+    return " to ".join(format_figure(figure, end) for end in ends if end is not None)
+
+
+def _count_runs(number: int) -> str:
+    return "no run" if number == 0 else "1 run" if number == 1 else f"{number:,} runs"

@@ -4,49 +4,43 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import digits_down, digits_up, rounded_up
-from hushgraph.figures.names import name_figure
+from hushgraph._text import digits_down, rounded_up
 from hushgraph.privacy.units import speak
 from hushgraph.report.about import FIELDS
-from hushgraph.report.attack import tabulate_audit, write_audit
-from hushgraph.report.attributes import tabulate_attributes, write_attributes
-from hushgraph.report.budget import write_budget, write_spent
-from hushgraph.report.charts import Axis, choose_ticks, line_chart, share_axis
-from hushgraph.report.compared import show_comparison
-from hushgraph.report.diagram import Outcome, Part, draw_bounds, draw_budget
+from hushgraph.report.attributes import write_relations
+from hushgraph.report.budget import write_spent
+from hushgraph.report.charts import Axis, LineChart, choose_ticks, share_axis
 from hushgraph.report.facts import collect_facts
 from hushgraph.report.pages import (
-    Cell,
-    Figure,
-    Table,
     check_outside_release,
-    check_page_path,
+    check_target,
     format_epsilon,
-    format_guess,
-    format_percent,
-    format_value,
     render_template,
     write_page,
 )
 from hushgraph.report.results import (
+    TOO_FEW,
     are_covered,
+    draw_classes,
+    draw_comparison,
     format_result,
+    list_exact,
+    name_guarantee,
     name_standing,
-    show_classes,
-    tabulate_covered,
-    tabulate_splits,
 )
-from hushgraph.report.strength import describe_mu, draw_tradeoff
+from hushgraph.report.strength import draw_tradeoff
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
     from hushgraph.tasks.task import Evaluation
 
 
+# Near the beginning of every page of ours and of its twin, and hardly of any other file.
+_MARKS = {".html": b'content="hushgraph"', ".json": b'"report": 1'}
 # docs/sign-off.md has the same, with where the answers are.
 _QUESTIONS = (
     "Does the box at the top say that the guarantee holds, and is epsilon the one that was agreed on?",
@@ -102,7 +96,7 @@ def check_report_path(path: str | os.PathLike[str], folder: RunFolder, *, reads_
         folder: the run on disk.
         reads_more: whether the page also shows what is not in the folder: data, or a comparison.
     """
-    place = check_page_path(path, option="out")
+    place = check_target(path, _MARKS, what="a report")
     if reads_more or not folder.is_release:
         what = (
             "a page with results on DATA or of other runs"
@@ -118,32 +112,25 @@ def render_report(facts: Mapping[str, Any]) -> str:
     page = render_template(
         "report.html",
         facts=facts,
-        headings=_report_headings(facts),
         title=f"Privacy report: {name_model(facts)} on {name_data(facts)}",
         standing=facts["standing"],
-        cards=_report_cards(facts),
-        mu=None if facts["strength"] is None else describe_mu(facts["strength"]),
-        guess_by_curve=_describe_curve(facts["strength"]),
+        epsilons=list_epsilons(facts),
+        spent=None if facts["budget"] is None or facts["budget"]["problem"] else write_spent(facts["budget"]),
+        relations=write_relations(facts["attributes"]["relations"]),
         tradeoff=draw_tradeoff(facts),
-        bounds=_draw_bounds(facts),
-        budget=write_budget(facts["budget"], is_release=facts["ledger"] is None),
-        attributes=write_attributes(facts["attributes"]),
-        attributes_table=tabulate_attributes(facts["attributes"]),
-        audit=_show_audit(facts["audit"]),
-        about=[(FIELDS[key], value) for key, value in facts["about"].items()],
+        outcomes=_list_outcomes(facts),
+        epsilon_chart=_draw_epsilon(facts),
+        accuracy_chart=_draw_accuracy(facts),
+        is_covered=are_covered(facts["result"]),
+        exact=list_exact(facts),
+        class_chart=draw_classes(facts),
+        compared=draw_comparison(facts),
+        fields=FIELDS,
         questions=_QUESTIONS,
-        guarantee_figures=_tabulate_guarantee(facts) if facts["statement"] else None,
-        has_epsilon=_has_epsilon(facts),
-        has_validation=_has_validation(facts),
-        spending_charts=_draw_spending(facts),
-        spending=_tabulate_spending(facts),
-        figures_are_covered=are_covered(facts["result"]),
-        covered=tabulate_covered(facts),
-        splits=tabulate_splits(facts),
-        class_results=show_classes(facts),
-        compared=show_comparison(facts),
-        settings=_tabulate_settings(facts),
-        provenance=_tabulate_provenance(facts),
+        name_guarantee=name_guarantee,
+        name_standing=name_standing,
+        format_result=format_result,
+        too_few=TOO_FEW,
     )
     return speak(page, facts["unit"])
 
@@ -166,83 +153,6 @@ def name_data(facts: Mapping[str, Any]) -> str:
 def name_published_data(facts: Mapping[str, Any]) -> str:
     """Name the data on what is published: as `--about` declares it. A file name may be private."""
     return facts["about"]["data"] or "the data"
-
-
-def _report_headings(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return identifiers and headings of the sections, in order."""
-    first = {
-        "holds": "The guarantee in full",
-        "claimed": "The claim in full",
-        "none": "No guarantee",
-    }.get(facts["standing"]["kind"], "The plan, not guaranteed")
-    headings = {
-        "terms": "Terms on this page",
-        "guarantee": first,
-        "attributes": "Attributes of a person",
-        "spending": "Epsilon spent, accuracy reached" if _has_validation(facts) else "Epsilon spent",
-        "results": "Results",
-        "comparison": "Comparison",
-        "audit": "Audit",
-        "configuration": "Configuration",
-        "provenance": "Versions" if facts["ledger"] is None else "Ledger and versions",
-        "sign-off": "Sign-off",
-    }
-    # A folder that holds only what was released has recorded nothing on its way.
-    absent = {"comparison": facts["comparison"], "audit": facts["audit"], "spending": facts["ledger"]}
-    return {name: text for name, text in headings.items() if absent.get(name, True) is not None}
-
-
-def _show_audit(audit: Mapping[str, Any] | None) -> tuple[str, Table] | None:
-    return None if audit is None else (write_audit(audit), tabulate_audit(audit))
-
-
-def _describe_curve(strength: Mapping[str, Any] | None) -> str:
-    """Say how much more the curve proves than epsilon and delta do; empty where it is made from them."""
-    if strength is None or not strength["is_exact"]:
-        return ""
-    right = format_guess(strength["best_guess"])
-    return (
-        "The sentence at the top follows from epsilon and delta alone, whatever the noise. With the noise of "
-        f"this run, a guess at even odds is right at most {right} of the time."
-    )
-
-
-def _report_cards(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    kind, figures = facts["standing"]["kind"], facts["guarantee_details"]
-    epsilon, delta = format_epsilon(figures["epsilon"]), digits_up(figures["delta"])
-    if kind in ("holds", "claimed"):
-        note = ", claimed" if kind == "claimed" else ""
-        two = format_epsilon(figures["epsilon_group_of_two"])
-        cards = [(f"epsilon, one node{note}", epsilon), (f"epsilon, two nodes{note}", two), ("delta", delta)]
-    else:
-        cards = [("epsilon guaranteed", epsilon)]
-        if facts["statement"]:
-            spent = format_epsilon(figures["priced_epsilon"])
-            cards += [("epsilon spent, not guaranteed", spent), ("delta", delta)]
-    if facts["comparison"] is not None:
-        total = facts["comparison"]["release_all"]
-        name = f"epsilon, all {total['models']} private models"
-        cards.insert(0, (name, format_epsilon(total["epsilon"])))
-    budget, result = facts["budget"], facts["result"]
-    if budget is not None and not budget["problem"]:
-        cards.append(("spent on this data, with this run", write_spent(budget)))
-    key = f"test_{facts['judged_by']}"
-    if key in result:
-        name = f"test {name_figure(facts['judged_by'])} ({name_standing(result)})"
-        cards.append((name, format_result(result, key)))
-    return cards
-
-
-def _tabulate_guarantee(facts: Mapping[str, Any]) -> Table:
-    about, kind = facts["guarantee"], facts["standing"]["kind"]
-    captions = {"holds": "The figures of the guarantee", "claimed": "The figures of the claim"}
-    rows = [
-        *list_epsilons(facts),
-        ("delta", digits_up(about["delta"])),
-        *facts["figures"],
-    ]
-    caption = captions.get(kind, "The figures of the plan")
-    return Table(caption=caption, heads=("figure", "value"), rows=rows, numeric_from=1)
 
 
 def list_epsilons(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -270,69 +180,34 @@ def _format_bound(value: float | str | None) -> str:
     return "no bound derived" if value is None else f"at most {format_epsilon(value)}"
 
 
-def _draw_bounds(facts: Mapping[str, Any]) -> Figure | None:
-    """Draw what one row can move; nothing where no guarantee holds, because then nothing bounds it."""
-    if facts["standing"]["kind"] != "holds":
-        return None
-    row = ("One row", "features", "label", facts["words"]["records"])
-    chart = draw_bounds(row, _list_outcomes(facts))
-    return Figure(caption="What one row can move", chart=chart)
-
-
-def _list_outcomes(facts: Mapping[str, Any]) -> list[Outcome]:
-    """List what a run releases, and what bounds the part of one row in it."""
+def _list_outcomes(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """List what a run releases, and what bounds the part of one row in it; the covered ones first."""
     about, num_train = facts["guarantee"], facts["plan"]["num_train_nodes"]
-    outcomes = [
-        Outcome(what=charge["name"], lines=tuple(charge["bounds"]), is_covered=True)
-        for charge in facts["charges"]
-        if not charge["is_step"]
-    ]
     changed = min(about["changed_trees"], num_train)
     unit = "examples" if changed == 1 else "trees"
-    bounds = (
-        f"at most {changed:,} of {num_train:,} training {unit}",
-        f"noise {digits_down(about['sigma_over_clip'], digits=3)} C on the sum of a step",
-    )
-    outcomes.append(Outcome(what="Weights", lines=bounds, is_covered=True))
-    if about["predictions"] == "not covered":
-        return [
-            *outcomes,
-            Outcome(what="Predictions", lines=("read neighbours in the clear",), is_covered=False),
-        ]
-    others = ("read their own rows and released values",)
-    own = ("a function of this row, without noise",)
-    return [
-        *outcomes,
-        Outcome(what="Others' predictions", lines=others, is_covered=True),
-        Outcome(what="Own prediction", lines=own, is_covered=False),
+    outcomes = [
+        *((each["name"], *each["bounds"]) for each in facts["charges"] if not each["is_step"]),
+        (
+            "Weights",
+            f"at most {changed:,} of {num_train:,} training {unit}",
+            f"noise {digits_down(about['sigma_over_clip'], digits=3)} C on the sum of a step",
+        ),
     ]
+    if about["predictions"] != "not covered":
+        outcomes.append(("Others' predictions", "read their own rows and released values"))
+    return outcomes
 
 
-def _has_epsilon(facts: Mapping[str, Any]) -> bool:
-    return bool(facts["spending"]) and math.isfinite(float(facts["spending"][-1]["epsilon"]))
-
-
-def _has_validation(facts: Mapping[str, Any]) -> bool:
-    return any(record["val_accuracy"] is not None for record in facts["spending"])
-
-
-def _draw_spending(facts: Mapping[str, Any]) -> list[Figure]:
-    """Draw epsilon by step and its parts, where it is finite, and validation accuracy by epsilon."""
-    records = [record for record in facts["spending"] if record["val_accuracy"] is not None]
-    figures = [_draw_epsilon(facts)] if _has_epsilon(facts) else []
-    figures += [_draw_accuracy(records)] if records else []
-    if _has_epsilon(facts) and len(facts["charges"]) > 1:
-        figures.append(_draw_budget(facts["charges"]))
-    return figures
-
-
-def _draw_epsilon(facts: Mapping[str, Any]) -> Figure:
+def _draw_epsilon(facts: Mapping[str, Any]) -> LineChart | None:
+    """Draw epsilon by step; None where it is infinite, or where no step was recorded."""
+    if not facts["spending"] or not math.isfinite(float(facts["spending"][-1]["epsilon"])):
+        return None
     before = float(facts["epsilon_before_steps"])
     points = [(0.0, before)] + [(float(r["step"]), float(r["epsilon"])) for r in facts["spending"]]
     steps, spent = points[-1]
     total = float(facts["guarantee_details"]["priced_epsilon"])
     name = {"holds": "budget", "claimed": "claimed budget"}.get(facts["standing"]["kind"], "not guaranteed:")
-    chart = line_chart(
+    return LineChart(
         name="spent",
         title="Epsilon as it was spent",
         description=(
@@ -344,30 +219,20 @@ def _draw_epsilon(facts: Mapping[str, Any]) -> Figure:
         y=Axis(label="epsilon so far", ticks=choose_ticks(0, max(total, spent) * 1.08)),
         limit=(total, f"{name} {rounded_up(total)}"),
     )
-    return Figure(caption="Epsilon as it was spent", chart=chart)
 
 
-def _draw_budget(charges: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw how the budget is divided among charges; shares are of mu^2, which add up."""
-    parts = [
-        Part(
-            name=f"{charge['times']:,} {charge['name']}" if charge["is_step"] else charge["name"],
-            share=charge["share"],
-        )
-        for charge in charges
-    ]
-    return Figure(caption="What the budget is spent on", chart=draw_budget(parts))
-
-
-def _draw_accuracy(records: Sequence[Mapping[str, Any]]) -> Figure:
+def _draw_accuracy(facts: Mapping[str, Any]) -> LineChart | None:
+    """Draw validation accuracy by epsilon, or by step where that is infinite; None without any."""
+    records = [record for record in facts["spending"] if record["val_accuracy"] is not None]
+    if not records:
+        return None
     has_epsilon = all(math.isfinite(float(record["epsilon"])) for record in records)
     across, key = ("epsilon so far", "epsilon") if has_epsilon else ("step", "step")
     points = [(float(record[key]), float(record["val_accuracy"])) for record in records]
     shares = [share for _, share in points]
-    caption = f"Validation accuracy against {across}"
-    chart = line_chart(
+    return LineChart(
         name="accuracy",
-        title=caption,
+        title=f"Validation accuracy against {across}",
         description=(
             f"Validation accuracy goes from {min(shares):.1%} at its lowest to {max(shares):.1%} at its "
             f"highest and ends at {shares[-1]:.1%}, where the {across} is {points[-1][0]:.4g}."
@@ -376,58 +241,3 @@ def _draw_accuracy(records: Sequence[Mapping[str, Any]]) -> Figure:
         x=Axis(label=across, ticks=choose_ticks(0, points[-1][0])),
         y=share_axis("validation accuracy", shares),
     )
-    return Figure(caption=caption, chart=chart)
-
-
-def _tabulate_spending(facts: Mapping[str, Any]) -> Table:
-    has_accuracy = _has_validation(facts)
-    return Table(
-        caption="Epsilon and validation accuracy by step" if has_accuracy else "Epsilon by step",
-        heads=("step", "epsilon so far", "validation accuracy")[: 3 if has_accuracy else 2],
-        rows=[
-            (f"{r['step']:,}", format_epsilon(r["epsilon"]), format_percent(r["val_accuracy"]))[
-                : 3 if has_accuracy else 2
-            ]
-            for r in facts["spending"]
-        ],
-        numeric_from=1,
-    )
-
-
-def _tabulate_settings(facts: Mapping[str, Any]) -> list[Table]:
-    plan = [
-        (name, digits_up(value) if name == "delta" else format_value(value))
-        for name, value in sorted(facts["plan"].items())
-    ]
-    config = [(name, format_value(value)) for name, value in sorted(facts["config"].items())]
-    config += [(f"number of {name}", format_value(value)) for name, value in facts["shape"].items()]
-    heads = ("setting", "value")
-    return [
-        Table(caption="Privacy plan", heads=heads, rows=plan),
-        Table(caption="Training", heads=heads, rows=config),
-    ]
-
-
-def _tabulate_provenance(facts: Mapping[str, Any]) -> list[Table]:
-    ledger, result = facts["ledger"], facts["result"]
-    rows: list[tuple[str, str | Cell]] = []
-    if ledger is not None:
-        rows += [
-            ("SHA-256 of ledger.jsonl", Cell(text=ledger["sha256"], kind="code")),
-            ("fingerprint of its plan", Cell(text=ledger["plan"], kind="code")),
-            ("steps charged", f"{ledger['steps_charged']:,}"),
-            ("epsilon spent", format_epsilon(ledger["epsilon_spent"])),
-            ("at delta", digits_up(ledger["delta"])),
-            ("steps paid for and lost", f"{result.get('steps_lost', 0):,}"),
-            ("resumed", format_value(result.get("resumed", False))),
-        ]
-    if "seconds" in result:
-        rows.append(("seconds", f"{result['seconds']:.1f}"))
-    if "device" in result:
-        rows.append(("device", str(result["device"])))
-    versions = list(facts["versions"].items())
-    tables = [
-        Table(caption="Ledger and run", heads=("entry", "value"), rows=rows),
-        Table(caption="Versions", heads=("software", "version"), rows=versions),
-    ]
-    return [table for table in tables if table.rows]

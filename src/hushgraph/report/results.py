@@ -1,18 +1,21 @@
-"""How well the model does: covered figures with their intervals, exact ones, by class and by group."""
+"""How well the model does: how figures are called and written, exact ones, by class, and models compared."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from hushgraph.figures.names import format_figure, name_figure
-from hushgraph.report.charts import Axis, Bar, bar_chart, choose_ticks
-from hushgraph.report.pages import Figure, Table, format_percent
+from hushgraph.privacy.guarantee import Assumption, name_kind
+from hushgraph.report.charts import Axis, Bar, BarChart, choose_ticks
 
+# How values are written, above bars and at ticks, where they are not plain numbers.
+_WRITTEN, _TICKS = {"accuracy": "{:.1%}"}, {"accuracy": "{:.0%}"}
+# Beside the name of a model, so that colour is not all that says it.
+_STANDINGS = {True: "private", False: "not private"}
 # Bars have their figure on top where there is room for it.
 _FEW_CLASSES = 10
 _LONGEST_NAME = 12
-_PERCENT = "{:.0%}".format
 SPLITS = {"val": "validation", "test": "test"}
 """What evaluated splits are called."""
 
@@ -35,103 +38,35 @@ def format_result(result: Mapping[str, Any], key: str) -> str:
     value = result.get(key)
     if value is None:
         return TOO_FEW if are_covered(result) else "no labelled nodes"
-    return format_figure(key.removeprefix("val_").removeprefix("test_"), value)
+    split, _, figure = key.partition("_")
+    return format_figure(figure if split in ("train", "val", "test") else key, value)
 
 
-def tabulate_covered(facts: Mapping[str, Any]) -> list[Table]:
-    """Return covered figures of whole splits, of classes and of groups, as far as there are any."""
-    rows = facts["result"].get("figure_table") if are_covered(facts["result"]) else None
-    if not rows:
-        return []
-    classes = [row for row in rows if row["class"] is not None and row["group"] is None]
-    groups = [row for row in rows if row["group"] is not None]
-    overall = [row for row in rows if row["class"] is None and row["group"] is None]
-    names = facts["class_names"]
-    tables = [
-        _tabulate("Figures of whole splits", ("split", "figure"), overall, _name_split),
-        _tabulate(
-            "Figures by class",
-            ("class", "split", "figure"),
-            classes,
-            lambda row: (_name_class(row["class"], names), *_name_split(row)),
-        ),
-        _tabulate(
-            "Figures by group",
-            ("group", "split", "figure"),
-            groups,
-            lambda row: (_name_group(row, names), *_name_split(row)),
-        ),
-    ]
-    return [table for table in tables if table.rows]
-
-
-def _tabulate(caption: str, heads: tuple[str, ...], rows: Sequence[Mapping[str, Any]], name: Any) -> Table:
-    return Table(
-        caption=caption,
-        heads=(*heads, "value", "interval, noise", "interval, sampling"),
-        rows=[
-            (
-                *name(row),
-                _format(row["figure"], row["value"]),
-                _format_interval(row["figure"], row.get("noise")),
-                _format_interval(row["figure"], row.get("sampling")),
-            )
-            for row in rows
-        ],
-        numeric_from=len(heads),
-    )
-
-
-def _name_split(row: Mapping[str, Any]) -> tuple[str, str]:
-    return SPLITS.get(row["split"], str(row["split"])), name_figure(row["figure"])
-
-
-def _name_class(number: int, names: Sequence[str] | None) -> str:
-    return str(number) if names is None else names[number]
-
-
-def _name_group(row: Mapping[str, Any], names: Sequence[str] | None) -> str:
-    group = str(row["group"])
-    return group if row["class"] is None else f"{group}, {_name_class(row['class'], names)}"
-
-
-def _format(figure: str, value: float | None) -> str:
-    return TOO_FEW if value is None else format_figure(figure, value)
-
-
-def _format_interval(figure: str, ends: Sequence[float | None] | None) -> str:
-    if ends is None or None in ends:
-        return "none"
-    return " to ".join(_format(figure, end) for end in ends)
-
-
-def tabulate_splits(facts: Mapping[str, Any]) -> Table | None:
-    """Return exact figures of whole splits; None where the covered ones have a table."""
-    result, rows = facts["result"], []
+def list_exact(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """List exact figures of whole splits, where the covered ones have no table."""
+    result, judged_by, rows = facts["result"], facts["judged_by"], []
     if not are_covered(result):
         # Two classes are judged by ROC-AUC, and have an accuracy too; a number has none.
         rows += [
             (f"{words} {name_figure(figure)}", format_result(result, key))
-            for figure in dict.fromkeys((facts["judged_by"], "accuracy"))
+            for figure in dict.fromkeys((judged_by, "accuracy"))
             for split, words in SPLITS.items()
             for key in [f"{split}_{figure}"]
-            if result.get(key) is not None or (figure == facts["judged_by"] and key in result)
+            if result.get(key) is not None or (figure == judged_by and key in result)
         ]
     if facts["test"] is not None:
         rows += [
-            (f"{name_figure(name)} on the test split", _format(name, value))
+            (f"{name_figure(name, facts['number_unit'])} on the test split", format_figure(name, value))
             for name, value in facts["test"].items()
             if isinstance(value, float) and (are_covered(result) or name != "accuracy")
         ]
     if "train_accuracy" in result:
-        rows.append(("training accuracy (private)", format_percent(result["train_accuracy"])))
-    if not rows:
-        return None
-    return Table(caption="Exact figures, not covered", heads=("figure", "value"), rows=rows, numeric_from=1)
+        rows.append(("training accuracy (private)", format_result(result, "train_accuracy")))
+    return rows
 
 
-def show_classes(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
-    """Return exact accuracy per class as a chart and a table, where the data was at hand."""
+def draw_classes(facts: Mapping[str, Any]) -> BarChart | None:
+    """Draw exact accuracy per class, the most frequent first, where the data was at hand."""
     if facts["test"] is None or "classes" not in facts["test"]:
         return None
     overall = facts["test"]["accuracy"]
@@ -144,31 +79,53 @@ def show_classes(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
         )
         for c in classes
     ]
-    caption = "Test accuracy per class"
-    chart = bar_chart(
+    return BarChart(
         name="classes",
-        title=caption,
+        title="Test accuracy per class",
         description=(
             f"One bar for each of {len(classes)} classes, the most frequent first, and a dashed line for all "
             f"classes together at {overall:.1%}. The figures are in the table that follows."
         ),
         bars=bars,
         x_label="class, the most frequent first",
-        y=Axis(label="accuracy", ticks=choose_ticks(0, 1), text=_PERCENT),
+        y=Axis(label="accuracy", ticks=choose_ticks(0, 1), text="{:.0%}".format),
         limit=(overall, f"dashed: all classes, {overall:.1%}"),
     )
-    table = Table(
-        caption="Results per class on the test split, exact",
-        heads=("class", "test nodes", "accuracy"),
-        rows=[
-            (c["name"], f"{c['nodes']:,}", "none" if c["accuracy"] is None else f"{c['accuracy']:.2%}")
-            for c in classes
-        ],
-        numeric_from=1,
-    )
-    return Figure(caption=caption, chart=chart), table
 
 
 def _shorten(name: str) -> str:
     """Cut a name to what fits under a bar; the table has all of it."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def draw_comparison(facts: Mapping[str, Any]) -> BarChart | None:
+    """Draw what the compared models reach on the test split."""
+    if facts["comparison"] is None:
+        return None
+    rows = facts["comparison"]["rows"]
+    # Comparisons of earlier versions are judged by accuracy.
+    figure = rows[0].get("figure", "accuracy")
+    key, words = f"test_{figure}", f"test {name_figure(figure)}"
+    bars = [
+        Bar(
+            label="\n".join([row["name"].partition(" (")[0], _STANDINGS[row["guarantee"] == "holds"]]),
+            # R² may be far below 0, which is as bad as 0 is.
+            value=None if row[key] is None else max(0.0, row[key]),
+            kind="safe" if row["guarantee"] == "holds" else "unsafe",
+            text="" if row[key] is None else _WRITTEN.get(figure, "{:.3f}").format(row[key]),
+        )
+        for row in rows
+    ]
+    return BarChart(
+        name="comparison",
+        title=f"Test {name_figure(figure)} of the compared models",
+        description=", ".join(f"{row['name']} {format_result(row, key)}" for row in rows) + ".",
+        bars=bars,
+        x_label="",
+        y=Axis(label=words, ticks=choose_ticks(0, 1), text=_TICKS.get(figure, "{:.1f}").format),
+    )
+
+
+def name_guarantee(row: Mapping[str, Any], comparison: Mapping[str, Any]) -> str:
+    """Return the guarantee of a compared model in words."""
+    return name_kind(row["guarantee"], [Assumption(**each) for each in comparison["assumptions"]])

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import digits_up, rounded_up
+from hushgraph._text import digits_up
 from hushgraph.accounting.events import Event, GaussianEvent
-from hushgraph.report.charts import Axis, line_chart
-from hushgraph.report.pages import Figure, format_epsilon
+from hushgraph.report.charts import Axis, LineChart
+from hushgraph.report.pages import format_epsilon
 
 if TYPE_CHECKING:
     from hushgraph.privacy.guarantee import Guarantee
@@ -40,12 +40,14 @@ def describe_strength(guarantee: Guarantee) -> dict[str, Any] | None:
 
     plan, epsilon, delta = guarantee.plan, guarantee.epsilon, guarantee.delta
     mu = find_shift(list_column(plan.charges, change) for change in rows_emptied())
-    return {
+    strength = {
         "mu": gaussian_shift(epsilon, delta) if mu is None else mu,
         "is_exact": mu is not None,
         "best_guess": guarantee.best_guess if mu is None else gaussian_guess(mu),
         "replacement": _price_replacement(guarantee),
     }
+    bound = _choose_curve(strength, epsilon, delta)
+    return strength | {"missed_percent": math.floor(1000 * bound(_EXAMPLE)) / 10}
 
 
 def _price_replacement(guarantee: Guarantee) -> dict[str, float] | None:
@@ -81,22 +83,6 @@ def _double(event: Event) -> Event:
     return replace(event, changed_trees=2 * event.changed_trees - event.gone, gone=0)
 
 
-def describe_mu(strength: Mapping[str, Any]) -> str:
-    """Say what mu is, in a sentence."""
-    mu = rounded_up(strength["mu"])
-    if strength["is_exact"]:
-        return (
-            f"Everything that the run releases is together as revealing as one number with Gaussian noise: "
-            f"telling a row from an empty one is as hard as telling a normal distribution from one that is "
-            f"mu = {mu} standard deviations away."
-        )
-    return (
-        f"The Gaussian that fits at this delta has mu = {mu}: one number with Gaussian noise would have the "
-        f"same epsilon. The run draws part of its nodes in a step, so it is no such Gaussian, and the curve "
-        "shows only what epsilon and delta prove."
-    )
-
-
 def describe_replacement(strength: Mapping[str, Any]) -> str:
     """Say what replacing a row by another costs, in a sentence."""
     start = (
@@ -111,36 +97,29 @@ def describe_replacement(strength: Mapping[str, Any]) -> str:
     )
 
 
-def draw_tradeoff(facts: Mapping[str, Any]) -> tuple[Figure, str] | None:
-    """Draw false negatives against false positives, with a caption for newcomers; None without strength."""
+def draw_tradeoff(facts: Mapping[str, Any]) -> LineChart | None:
+    """Draw false negatives against false positives; None without strength."""
     strength, about = facts["strength"], facts["guarantee"]
     if strength is None:
         return None
     bound = _choose_curve(strength, float(about["epsilon"]), about["delta"])
-    points = [(alpha, bound(alpha)) for alpha in _list_rates(bound)]
-    missed = math.floor(1000 * bound(_EXAMPLE)) / 10
-    caption = "How often an attacker must be wrong"
-    chart = line_chart(
+    # Evenly along both axes, as the curve is symmetric.
+    even = [number / _POINTS for number in range(_POINTS + 1)]
+    rates = sorted({*even, *(bound(rate) for rate in even)})
+    return LineChart(
         name="tradeoff",
-        title=caption,
+        title="How often an attacker must be wrong",
         description=(
             "The least rate of false negatives against the rate of false positives. At 5% false positives "
-            f"it is {missed:g}%. A dashed line from 100% to 0% is a blind guess, for which it would be 95%."
+            f"it is {strength['missed_percent']:g}%. A dashed line from 100% to 0% is a blind guess, for "
+            "which it would be 95%."
         ),
-        points=points,
+        points=[(rate, bound(rate)) for rate in rates],
         x=Axis(label="false positives", ticks=_TICKS, text=_PERCENT),
         y=Axis(label="false negatives, at least", ticks=_TICKS, text=_PERCENT),
         reference=([(0.0, 1.0), (1.0, 0.0)], "dashed: a blind guess"),
         has_dots=False,
     )
-    words = (
-        "An attacker tests whether one row is there or empty. A false positive takes an empty row for one "
-        "that is there, a false negative a row that is there for an empty one. No test lies below the line, "
-        f"whatever else the attacker knows: with 5% false positives it misses at least {missed:g}% of the "
-        "rows that are there. A blind guess would miss 95%. The nearer the line is to the dashed one, the "
-        "less the release tells."
-    )
-    return Figure(caption=caption, chart=chart), words
 
 
 def _choose_curve(strength: Mapping[str, Any], epsilon: float, delta: float) -> Callable[[float], float]:
@@ -149,9 +128,3 @@ def _choose_curve(strength: Mapping[str, Any], epsilon: float, delta: float) -> 
     if strength["is_exact"]:
         return partial(gaussian_tradeoff, strength["mu"])
     return partial(tradeoff_at_least, epsilon, delta)
-
-
-def _list_rates(bound: Callable[[float], float]) -> list[float]:
-    """List rates of false positives that show the curve: evenly along both axes, as it is symmetric."""
-    even = [number / _POINTS for number in range(_POINTS + 1)]
-    return sorted({*even, *(bound(rate) for rate in even)})

@@ -105,18 +105,13 @@ def list_jobs(
                     if mode == "non-private-ours" and axes:
                         continue
                     if mode in NON_PRIVATE or mode in modes:
-                        jobs += [
-                            Job(
-                                experiment=experiment,
-                                column=column,
-                                row=row,
-                                cell=settings,
-                                mode=mode,
-                                axes=axes,
-                                seed=seed,
-                            )
-                            for seed in range(count)
-                        ]
+                        place: dict[str, Any] = {
+                            "experiment": experiment,
+                            "column": column,
+                            "row": row,
+                            "cell": settings,
+                        }
+                        jobs += [Job(**place, mode=mode, axes=axes, seed=seed) for seed in range(count)]
     return jobs
 
 
@@ -207,7 +202,8 @@ def _iter_axes(experiment: Experiment, row: Row, quick: bool) -> Iterator[Axes]:
         yield tuple(zip(axes, values, strict=True))
 
 
-def matches(column: str, row: Row, only: Sequence[str]) -> bool:
+def matches(column: str, row: Row | None, only: Sequence[str]) -> bool:
     """Return whether a cell matches one of the patterns, by the name or printed name of its row."""
-    names = [column, *(name for one in (row.row, row.printed) for name in (one, f"{column}/{one}"))]
+    rows = () if row is None else (row.row, row.printed)
+    names = [column, *(name for one in rows for name in (one, f"{column}/{one}"))]
     return not only or any(fnmatch(name.lower(), pattern.lower()) for pattern in only for name in names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,7 @@ class Records:
             os.truncate(self.path, self._size)
 
 
-def relabel(record: dict[str, Any], labels: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def relabel(record: dict[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a run with the labels of another table that shares the run."""
     shared = f"{record['experiment']}: {record['column']}, {record['row']}, {record['mode']}"
-    return {**record, **dict(labels), "shared_with": record.get("shared_with", shared)}
+    return {**record, **labels, "shared_with": record.get("shared_with", shared)}

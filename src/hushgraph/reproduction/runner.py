@@ -9,19 +9,24 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import BudgetExceededError, InputError
 from hushgraph.privacy.choices import Device
-from hushgraph.reproduction import jobs, result_tables, spec
+from hushgraph.reproduction import jobs, spec
 from hushgraph.reproduction.arrivals import measure_in_the_clear, measure_new_nodes, take_out_test_nodes
 from hushgraph.reproduction.data_sources import GENERATED, MissingDataError, Source, Sources
-from hushgraph.reproduction.frontier import FrontierTable, build_frontier
 from hushgraph.reproduction.jobs import Job
 from hushgraph.reproduction.proven_epsilon import find_proven_epsilon
 from hushgraph.reproduction.records import Records, relabel
+from hushgraph.reproduction.tables import (
+    FrontierTable,
+    PaperTable,
+    build_frontier,
+    build_statistics_table,
+    build_table,
+)
 from hushgraph.tasks.classes import ClassEvaluation
 
 if TYPE_CHECKING:
@@ -30,7 +35,6 @@ if TYPE_CHECKING:
 
 # Seconds between two checks of what other processes are training.
 _POLL_SECONDS = 0.5
-DP_MODES = ("as-published", "sound")
 Say = Callable[[str], None]
 Observe = Callable[[int, int], None]
 
@@ -49,7 +53,7 @@ class Options:
     out: Path
     data_root: Path | None = None
     substitutes: dict[str, str] = field(default_factory=dict)
-    modes: tuple[str, ...] = DP_MODES
+    modes: tuple[str, ...] = spec.DP_MODES
     seeds: int | None = None
     only: tuple[str, ...] = ()
     quick: bool = False
@@ -62,19 +66,18 @@ class PlannedRun:
 
     Attributes:
         job: the cell, mode and seed.
-        source: the source of its data.
         arguments: the arguments of `train`, before they are fitted to the data.
-        run: a digest of everything that determines the run.
-        labels: the labels of its record.
-        is_done: whether its record exists.
+        labels: the labels of its record; `run` is a digest of everything that determines the run.
     """
 
     job: Job
-    source: Source
     arguments: dict[str, Any]
-    run: str
     labels: dict[str, Any]
-    is_done: bool
+
+    @property
+    def name(self) -> str:
+        """One line that identifies it."""
+        return f"{self.job.experiment.name}: {self.job.label}"
 
 
 class Reproduction:
@@ -102,9 +105,15 @@ class Reproduction:
         self.skipped: list[str] = []
         self.left_out: dict[str, list[str]] = {}
         self._check_patterns()
-        self.plan = [planned for experiment in self.experiments for planned in self._plan_runs(experiment)]
+        self.plan = [
+            planned for each in self.experiments for planned in self._plan_runs(each, options, self._skip)
+        ]
         self.described = {
-            experiment.name: self._find_columns(experiment)
+            experiment.name: [
+                column
+                for column in experiment.columns
+                if jobs.matches(column.name, None, options.only) and self._find_source(column, self._skip)
+            ]
             for experiment in self.experiments
             if experiment.kind == "statistics"
         }
@@ -120,12 +129,13 @@ class Reproduction:
     @property
     def left(self) -> list[PlannedRun]:
         """The runs without a record, including those that share the training of another run."""
-        return [planned for planned in self.plan if not planned.is_done]
+        return [planned for planned in self.plan if self.records.find(**planned.labels) is None]
 
     @property
     def trainings(self) -> int:
         """The number of runs to train: equal runs are trained once."""
-        return len({p.run for p in self.left if self.records.of_run(p.run) is None})
+        runs = {planned.labels["run"] for planned in self.left}
+        return sum(self.records.of_run(run) is None for run in runs)
 
     def run(self, begin: Callable[[int, str], None], observe: Observe) -> None:
         """Train the runs that are left, except those that other processes with the same folder train.
@@ -139,11 +149,11 @@ class Reproduction:
         while left:
             waiting = []
             for planned in left:
-                with self.records.claimed(planned.run) as is_mine:
+                with self.records.claimed(planned.labels["run"]) as is_mine:
                     if not is_mine:
                         waiting.append(planned)
                         continue
-                    begin(done, f"{planned.job.experiment.name}: {planned.job.label}")
+                    begin(done, planned.name)
                     self._make_record(planned, f"[{done + 1}/{total}]", observe)
                     done += 1
             if waiting == left:
@@ -157,88 +167,71 @@ class Reproduction:
     def _make_record(self, planned: PlannedRun, number: str, observe: Observe) -> None:
         """Make the record of a run: keep it if it exists, copy that of an equal run, or train."""
         self.records.refresh()
-        if self._find_record(planned) is not None:
+        if self.records.find(**planned.labels) is not None:
             return
-        name = f"{planned.job.experiment.name}: {planned.job.label}"
-        known = self.records.of_run(planned.run)
+        known = self.records.of_run(planned.labels["run"])
         if known is not None:
-            self.records.append(relabel(known, planned.labels.items()))
+            self.records.append(relabel(known, planned.labels))
             return
         try:
             record = self._train(planned, observe)
         except BudgetExceededError as error:
-            self.say(f"{name}: left out, {error}")
+            self.say(f"{planned.name}: left out, {error}")
             self.left_out.setdefault(planned.job.experiment.name, []).append(planned.job.label)
             return
         self.records.append(record)
-        self.say(f"{number} {name}: {100 * (record['test_accuracy'] or 0):.2f}% in {record['seconds']:.1f} s")
+        accuracy = 100 * (record["test_accuracy"] or 0)
+        self.say(f"{number} {planned.name}: {accuracy:.2f}% in {record['seconds']:.1f} s")
 
-    def tables(self) -> list[result_tables.Table | FrontierTable]:
+    def tables(self) -> list[PaperTable | FrontierTable]:
         """Build one table for each experiment with statistics or records, of this call or of earlier ones."""
-        built: list[result_tables.Table | FrontierTable] = []
+        built: list[PaperTable | FrontierTable] = []
         for experiment in self.experiments:
-            if experiment.kind == "statistics":
-                statistics = [
-                    (column, source, _measure_graph(self.sources.graph(column), column.setting))
-                    for column, source in self.described[experiment.name]
-                ]
-                if statistics:
-                    built.append(result_tables.build_statistics_table(experiment, statistics))
-                continue
-            recorded = [
-                (planned.job, planned.source, record)
-                for planned in self._plan_all_runs(experiment)
-                if (record := self._find_record(planned)) is not None
-            ]
-            if recorded and experiment.kind == "frontier":
-                built.append(build_frontier(experiment, [record for _, _, record in recorded]))
-            elif recorded:
+            records = self.recorded(experiment)
+            sources = {column.name: self._find_source(column) for column in experiment.columns}
+            if described := self.described.get(experiment.name):
+                numbers = {
+                    column.name: _measure_graph(self.sources.graph(column), column.setting)
+                    for column in described
+                }
+                built.append(build_statistics_table(experiment, numbers, sources))
+            elif records and experiment.kind == "frontier":
+                built.append(build_frontier(experiment, records))
+            elif records:
                 left_out = self.left_out.get(experiment.name, ())
-                built.append(result_tables.build_table(experiment, recorded, left_out=left_out))
+                built.append(build_table(experiment, records, sources, left_out=left_out))
         return built
 
-    def recorded(self) -> list[dict[str, Any]]:
-        """Return the records of these experiments, of this call and of earlier ones."""
-        planned = [p for experiment in self.experiments for p in self._plan_all_runs(experiment)]
-        return [record for one in planned if (record := self._find_record(one)) is not None]
-
-    def _plan_all_runs(self, experiment: spec.Experiment) -> list[PlannedRun]:
-        """Return all runs that may have a record, whatever the options of this call."""
+    def recorded(self, experiment: spec.Experiment) -> list[dict[str, Any]]:
+        """Return the records of an experiment, of this call and of earlier ones with any options."""
         seeds = [r["seed"] for r in self.records.all if r["experiment"] == experiment.name]
-        options = replace(self.options, modes=DP_MODES, only=(), seeds=max(seeds, default=0) + 1)
-        return self._plan_runs(experiment, options)
+        options = replace(self.options, modes=spec.DP_MODES, only=(), seeds=max(seeds, default=0) + 1)
+        records = [self.records.find(**planned.labels) for planned in self._plan_runs(experiment, options)]
+        return [record for record in records if record is not None]
 
     def _check_patterns(self) -> None:
         """Raise InputError for a pattern that matches no cell of any experiment."""
         columns = dict.fromkeys(column.name for e in self.experiments for column in e.columns)
         rows = [row for experiment in self.experiments for row in experiment.rows if not row.minus]
         for pattern in self.options.only:
-            by_cell = (jobs.matches(column, row, (pattern,)) for column in columns for row in rows)
-            if not any(_matches(column, (pattern,)) for column in columns) and not any(by_cell):
+            if not any(jobs.matches(column, row, (pattern,)) for column in columns for row in (None, *rows)):
                 choices = f"datasets are {', '.join(columns)}"
                 choices += f"; models are {', '.join(dict.fromkeys(row.row for row in rows))}" if rows else ""
                 raise InputError(f"--only {pattern}: no cell has this name; {choices}")
 
-    def _plan_runs(self, experiment: spec.Experiment, options: Options | None = None) -> list[PlannedRun]:
-        """Return the runs of an experiment with these options, by default those of this call."""
-        is_call = options is None
-        options = options or self.options
-        planned, missing = [], set()
+    def _plan_runs(
+        self, experiment: spec.Experiment, options: Options, skip: Say | None = None
+    ) -> list[PlannedRun]:
+        """Return the runs of an experiment with these options."""
+        planned = []
         for job in jobs.list_jobs(
             experiment, modes=options.modes, seeds=options.seeds, only=options.only, quick=options.quick
         ):
-            if job.column.name in missing:
-                continue
-            try:
-                source = self.sources.source(job.column)
-            except MissingDataError as error:
-                missing.add(job.column.name)
-                if is_call:
-                    self._skip(job.column.name, error)
+            source = self._find_source(job.column, skip)
+            if source is None:
                 continue
             arguments = jobs.train_arguments(job, quick=options.quick)
             reading = job.reading(source.reading)
-            run = jobs.run_digest(arguments, data=source.name, reading=reading, seed=job.seed)
             labels = {
                 "experiment": experiment.name,
                 "column": job.column.name,
@@ -247,31 +240,21 @@ class Reproduction:
                 "mode": job.mode,
                 "axes": {n: v if n == "epsilon" else int(v) for n, v in job.axes},
                 "seed": job.seed,
+                "run": jobs.run_digest(arguments, data=source.name, reading=reading, seed=job.seed),
             }
-            is_done = self.records.find(run=run, **labels) is not None
-            planned.append(
-                PlannedRun(
-                    job=job, source=source, arguments=arguments, run=run, labels=labels, is_done=is_done
-                )
-            )
+            planned.append(PlannedRun(job=job, arguments=arguments, labels=labels))
         return planned
 
-    def _find_columns(self, experiment: spec.Experiment) -> list[tuple[spec.Column, Source]]:
-        columns = []
-        for column in experiment.columns:
-            if self.options.only and not _matches(column.name, self.options.only):
-                continue
-            try:
-                columns.append((column, self.sources.source(column)))
-            except MissingDataError as error:
-                self._skip(column.name, error)
-        return columns
+    def _find_source(self, column: spec.Column, skip: Say | None = None) -> Source | None:
+        """Return the data of a column; without any, tell `skip` and return None."""
+        try:
+            return self.sources.source(column)
+        except MissingDataError as error:
+            if skip is not None:
+                skip(f"{column.name}: skipped, {error}")
+            return None
 
-    def _find_record(self, planned: PlannedRun) -> dict[str, Any] | None:
-        return self.records.find(run=planned.run, **planned.labels)
-
-    def _skip(self, column: str, error: Exception) -> None:
-        line = f"{column}: skipped, {error}"
+    def _skip(self, line: str) -> None:
         if line not in self.skipped:
             self.skipped.append(line)
 
@@ -302,10 +285,6 @@ class Reproduction:
         return record
 
 
-def _matches(column: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch(column.lower(), pattern.lower()) for pattern in patterns)
-
-
 def _build_record(run: Run, planned: PlannedRun, graph: Graph) -> dict[str, Any]:
     from hushgraph.gradients.clip import group_of
     from hushgraph.runs.versions import versions
@@ -331,7 +310,6 @@ def _build_record(run: Run, planned: PlannedRun, graph: Graph) -> dict[str, Any]
         "device": run.result["device"],
         "versions": dict(versions()),
         "commit": find_commit(),
-        "run": planned.run,
     }
     if planned.job.experiment.kind == "classes":
         evaluation = run.evaluate(graph)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,9 @@ COMMON = "common"
 KINDS = ("table", "curve", "classes", "statistics", "frontier")
 # Without noise, "non-private" has the settings of the paper and "non-private-ours" our defaults.
 NON_PRIVATE = ("non-private", "non-private-ours")
-MODES = ("as-published", "sound", *NON_PRIVATE)
+DP_MODES = ("as-published", "sound")
+# In the order in which figures show them.
+MODES = (*NON_PRIVATE, *reversed(DP_MODES))
 AXES = ("epsilon", "batch_size", "max_readers")
 Axes = tuple[tuple[str, float], ...]
 Published = tuple[float, "float | None"]
@@ -220,7 +222,7 @@ def find_cell(experiment: Experiment, row: Row, column: str) -> Cell | None:
     like = next((r.cells.get(column) for r in other.rows if r.row == row.row), None)
     if like is None or own is None:
         return like
-    return _build(Cell, {**_fields(like), "published": own.published, "points": own.points}, row.row)
+    return replace(like, published=own.published, points=own.points)
 
 
 def published_numbers(experiment_name: str) -> dict[tuple[str, str, Axes], Published]:
@@ -269,7 +271,7 @@ def _build_row(given: Mapping[str, Any], where: str) -> Row:
         for column, about in values.pop("cells", {}).items()
     }
     values.setdefault("printed", values.get("row"))
-    values.setdefault("modes", MODES[:2] if values.get("private", True) else NON_PRIVATE)
+    values.setdefault("modes", DP_MODES if values.get("private", True) else NON_PRIVATE)
     return _build(Row, {**values, "cells": cells}, where)
 
 
@@ -281,10 +283,6 @@ def _build(kind: type[T], values: Mapping[str, Any], where: str) -> T:
         return kind(**{name: _freeze(value) for name, value in values.items()})
     except TypeError as error:
         raise InputError(f"{where}: {str(error).split('() ')[-1]}; add it to the file") from None
-
-
-def _fields(instance: Any) -> dict[str, Any]:
-    return {f.name: getattr(instance, f.name) for f in fields(instance)}
 
 
 def _freeze(value: Any) -> Any:

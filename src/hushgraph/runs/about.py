@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph._files import write_whole
-from hushgraph.errors import HushgraphError, RunError
+from hushgraph.errors import RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.records import RelationInfo
 from hushgraph.privacy.budget import BudgetEntry
 from hushgraph.privacy.guarantee import CLASSES_NOT_RECORDED, Assumption
+from hushgraph.privacy.lines import MALFORMED
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.tasks.classes import Classes
@@ -49,28 +50,39 @@ def read_about(path: Path) -> dict[str, Any]:
     try:
         if about["format"] != FORMAT:
             raise RunError(f"format {about['format']!r}; this version reads format {FORMAT}")
-        columns = Columns.of(about["columns"]) if about["columns"] else None
-        fields = {
-            "plan": PrivacyPlan.from_json(json.dumps(about["plan"])),
-            "config": TrainingConfig.from_json(json.dumps(about["config"])),
-            "num_features": int(about["num_features"]),
-            "asked": _read_task(about),
+        fields = read_fields(about) | {
             "split_id": str(about["split_id"]),
             "data": str(about["data"]),
-            "columns": columns,
             "budget": BudgetEntry.from_json(about.get("budget")),
             "warnings": tuple(str(each) for each in about.get("warnings", ())),
-            "assumptions": _read_assumptions(about, columns),
-            "relations": read_relations(about),
         }
         if about.pop("sum") != find_checksum(about):
             raise RunError("it was edited, so that it tells of another plan or another configuration")
         return fields
     except RunError as error:
         raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
-        reason = " ".join(repr(error).split())[:300]
-        raise RunError(f"run={path}: run.json is damaged ({reason}); restore it") from None
+    except MALFORMED as error:
+        raise damage_error(path, ABOUT, error) from None
+
+
+def damage_error(path: Path, name: str, error: Exception) -> RunError:
+    """What reading a file of a run ends with, where something else wrote it."""
+    reason = " ".join(repr(error).split())[:300]
+    return RunError(f"run={path}: {name} is damaged ({reason}); restore it")
+
+
+def read_fields(about: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a `RunFolder` that a run and its release both have; one of MALFORMED where they lack."""
+    columns = Columns.of(about["columns"]) if about["columns"] else None
+    return {
+        "plan": PrivacyPlan.from_json(json.dumps(about["plan"])),
+        "config": TrainingConfig.from_json(json.dumps(about["config"])),
+        "num_features": int(about["num_features"]),
+        "asked": _read_task(about),
+        "columns": columns,
+        "assumptions": _read_assumptions(about, columns),
+        "relations": tuple(RelationInfo(**each) for each in about.get("relations", ())),
+    }
 
 
 def _read_task(about: Mapping[str, Any]) -> Task:
@@ -86,11 +98,6 @@ def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tupl
         return tuple(Assumption(**each) for each in about["assumptions"])
     is_declared = columns is not None and columns.classes is not None
     return () if is_declared else (CLASSES_NOT_RECORDED,)
-
-
-def read_relations(about: Mapping[str, Any]) -> tuple[RelationInfo, ...]:
-    """What `RunFolder.describe_relations` wrote."""
-    return tuple(RelationInfo(**each) for each in about.get("relations", ()))
 
 
 def find_checksum(about: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The run folder: what a run is, has paid for, has learnt. JSON and safetensors, never pickle.
+"""The run folder: one class that every room asks about a run, hence long. JSON and safetensors, no pickle.
 
 run.json                what the run is: plan, configuration, shapes, versions
 ledger.jsonl            what it has paid for
@@ -61,11 +61,11 @@ from hushgraph.scaling.scaler import Scaler
 from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task
 
-# In the folder of a run whose board an engine makes: nobody else may make one.
-ENGINE_FILE = "engine.json"
 FIGURES_FILE = "figures.json"
 SCALING_FILE = "scaling.json"
 RELEASE = "release"
+# In the folder of a run that an engine of version 0.2.0 began, whose board is no file of this kind.
+_BEGUN_ELSEWHERE = "engine.json"
 _FILES = (
     "run.json",
     "ledger.jsonl",
@@ -223,9 +223,15 @@ class RunFolder:
             check: refuses to go on, before anything is charged.
 
         Raises:
-            RunError: the budget knows of steps that this folder does not: it is a copy.
+            RunError: the budget knows of steps that this folder does not: it is a copy; or an engine of
+                version 0.2.0 began the run.
             BudgetExceededError: the budget does not allow the charge.
         """
+        if (self.path / _BEGUN_ELSEWHERE).exists():
+            raise RunError(
+                f"run={self.path}: an engine of version 0.2.0 began it, with a board of its own; go on with "
+                "that version, or count what its ledger shows as spent and train in another folder"
+            )
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(Ledger.open(self.ledger_path, plan=self.plan))
             check_charged(self, ledger)
@@ -301,13 +307,11 @@ class RunFolder:
             draft = place.with_name(f"{place.name}.draft")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            for name in (*_FILES, ENGINE_FILE):
+            for name in _FILES:
                 if (self.path / name).exists():
                     shutil.copyfile(self.path / name, draft / name)
-            # The board of an engine, whose rows are private and stay where they are, and the release.
-            for name in ("board", RELEASE):
-                if (self.path / name).is_dir():
-                    shutil.copytree(self.path / name, draft / name)
+            if self.release_path.is_dir():
+                shutil.copytree(self.release_path, draft / RELEASE)
             if self.is_release:
                 shutil.copytree(self.path, draft, dirs_exist_ok=True)
             # An empty folder is replaced; the copy is there as a whole or not at all.
@@ -406,6 +410,14 @@ class RunFolder:
         return Guarantee.of(
             self.plan, seed_is_fixed=self.config.seed is not None, assumptions=self.assumptions
         )
+
+    @property
+    def unit(self) -> str:
+        """What a predicted number counts: as declared, else the name of its column; empty for classes."""
+        if not isinstance(self.task, Number):
+            return ""
+        named = "" if self.columns is None else self.columns.label
+        return self.task.unit or (named if isinstance(named, str) else "")
 
     @property
     def class_names(self) -> tuple[str, ...] | None:

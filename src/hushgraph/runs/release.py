@@ -25,22 +25,20 @@ from typing import Any
 
 from hushgraph import __version__
 from hushgraph._files import sync_folder, write_whole
-from hushgraph.errors import HushgraphError, RunError, WriteError
-from hushgraph.graph.columns import Columns
-from hushgraph.privacy.guarantee import Assumption, describe_guarantee, write_assumptions
-from hushgraph.privacy.plans import PrivacyPlan
-from hushgraph.runs.about import find_checksum, read_relations
+from hushgraph.errors import RunError, WriteError
+from hushgraph.privacy.guarantee import describe_guarantee, write_assumptions
+from hushgraph.privacy.lines import MALFORMED
+from hushgraph.runs.about import damage_error, find_checksum, read_fields
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder
 from hushgraph.runs.result import check_covered_result
-from hushgraph.tasks.task import read_task
 
 ABOUT = "release.json"
 FORMAT = 1
 CARD = "README.md"
-# Files that are released as they are. The board of an engine may be a folder of Parquet files.
-_RELEASED = ("weights.safetensors", "halfway.safetensors", SCALING_FILE, *BOARD_FILES, "board")
+# Files that are released as they are.
+_RELEASED = ("weights.safetensors", "halfway.safetensors", SCALING_FILE, *BOARD_FILES)
 # How a run was watched is nobody else's business.
 # Of data that is no tables; left out where nothing is declared.
 _RECORDS = ("edge_weight", "people")
@@ -107,24 +105,13 @@ def open_release(path: Path) -> RunFolder:
     """The run in a folder that holds a release alone; RunError where it is damaged."""
     about = _read_about(path)
     try:
-        columns, split = about["columns"], about["public_split"]
+        split = about["public_split"]
         config = about["config"] | {name: split[public] for name, public in _SPLIT.items()}
-        return RunFolder(
-            path=path,
-            plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
-            config=TrainingConfig.from_json(json.dumps(config)),
-            num_features=int(about["num_features"]),
-            asked=read_task(about["task"]),
-            split_id=str(split["training_nodes"]),
-            data="unnamed data",
-            columns=None if columns is None else Columns.of(columns),
-            assumptions=tuple(Assumption(**each) for each in about["assumptions"]),
-            relations=read_relations(about),
-            is_release=True,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
-        reason = " ".join(repr(error).split())[:300]
-        raise RunError(f"run={path}: {ABOUT} is damaged ({reason}); restore it") from None
+        fields = read_fields(about | {"config": config})
+        split_id = str(split["training_nodes"])
+        return RunFolder(path=path, **fields, split_id=split_id, data="unnamed data", is_release=True)
+    except MALFORMED as error:
+        raise damage_error(path, ABOUT, error) from None
 
 
 def read_covered_result(path: Path) -> dict[str, Any]:
@@ -183,12 +170,8 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Give a file, or all files of a folder, a second name; copy where the file system has no links."""
-    if source.is_dir():
-        target.mkdir()
-        for each in sorted(source.iterdir()):
-            _link(each, target / each.name)
-    elif source.exists():
+    """Give a file a second name; copy it where the file system has no links."""
+    if source.exists():
         try:
             os.link(source, target)
         except OSError:

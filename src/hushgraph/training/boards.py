@@ -13,7 +13,6 @@ from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board, digest_board, load_board
 from hushgraph.billboard.combined import combine_boards
 from hushgraph.billboard.scaled import add_free_inputs
-from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
 from hushgraph.inputs.features import RowTable
@@ -21,7 +20,7 @@ from hushgraph.privacy.charges import name_board
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.consistency import BOARD_FILES
-from hushgraph.runs.folder import ENGINE_FILE, RunFolder
+from hushgraph.runs.folder import RunFolder
 from hushgraph.training.parts import Parts
 from hushgraph.training.source import find_released
 
@@ -87,8 +86,6 @@ class Boards:
     def find_board(self, place: int, ledger: Ledger) -> bool:
         """See `BoardSource`; a complete draft becomes the board."""
         folder = self.folder
-        if (folder.path / ENGINE_FILE).exists():
-            raise RunError(f"run={folder.path}: an engine makes its board; go on with the same engine")
         fingerprint = folder.plan.fingerprint()
         return find_released(
             folder.path / BOARD_FILES[place],

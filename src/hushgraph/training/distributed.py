@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -41,7 +41,6 @@ class Group:
         rank: which of them this process is.
         size: how many there are.
         messages: the device that messages travel from.
-        leads: whether this process keeps the ledger, draws the noise and writes the run.
 
     Guarantees:
         Where a method fails in one process, it fails in all of them; where a process is gone, at once, and
@@ -52,10 +51,11 @@ class Group:
     rank: int = 0
     size: int = 1
     messages: str = "cpu"
-    leads: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "leads", self.rank == 0)
+    @property
+    def leads(self) -> bool:
+        """Whether this process keeps the ledger, draws the noise and writes the run."""
+        return self.rank == 0
 
     def share(self, roots: np.ndarray) -> np.ndarray:
         """The roots of a batch that are this process's part of the work."""

@@ -5,11 +5,11 @@ Each part is a function. A fault is a `Parts` with one of them changed; the sess
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +19,17 @@ from hushgraph.billboard import ballots, board, reading
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board
 from hushgraph.figures import tables
-from hushgraph.figures.tables import Counts, NoisyTables, Scored
+from hushgraph.figures.tables import Counts, NoisyTables
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.sums import sum_error
-from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
 from hushgraph.noise.counts import NoisyCounts
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.rounded import Draws, Int64Array
 from hushgraph.noise.source import ExactNoise, NoiseSource
-from hushgraph.privacy import charges
+from hushgraph.privacy.charges import Charge
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.scaling import histograms
@@ -38,105 +39,6 @@ from hushgraph.training.tree_batches import draw_lists
 
 ClippedSum = Callable[[nn.Module, Any, Clipping], dict[str, Tensor]]
 """From a model, a piece of a batch and a clipping rule to the clipped sum, per parameter."""
-
-
-class LabelBallots(Protocol):
-    """What every row with a training label casts."""
-
-    def __call__(self, graph: Graph, edge_owner: EdgeOwner, /, *, task: Task) -> Ballots: ...
-
-
-class ReleaseBoard(Protocol):
-    """The tally of these ballots, with noise."""
-
-    def __call__(
-        self, graph: Graph, ballots: Ballots, /, *, noise_std: float, draws: Draws, plan: str
-    ) -> Board: ...
-
-
-class ReadBoard(Protocol):
-    """What every row reads of a board, as the model gets it."""
-
-    def __call__(
-        self,
-        board: Board,
-        graph: Graph,
-        edge_owner: EdgeOwner,
-        /,
-        *,
-        own: Sequence[tuple[float, Ballots]],
-        scale: float,
-        radius: float,
-        damped: bool,
-    ) -> npt.NDArray[np.float32]: ...
-
-
-class CountRows(Protocol):
-    """Tables of counts of the rows of a split."""
-
-    def __call__(self, task: Task, parts: Iterable[Scored], /, *, num_groups: int) -> Counts: ...
-
-
-class ReleaseTables(Protocol):
-    """The tables of all splits, with noise."""
-
-    def __call__(
-        self,
-        counts: Mapping[str, Counts],
-        /,
-        *,
-        noise_std: float,
-        draws: Draws,
-        groups: tuple[str, ...],
-        grids: tuple[int, ...],
-        plan: str,
-    ) -> NoisyTables: ...
-
-
-class ReleaseHistograms(Protocol):
-    """The histograms of numeric columns, with noise."""
-
-    def __call__(
-        self,
-        counts: Int64Array,
-        /,
-        *,
-        names: Sequence[str],
-        noise_std: float,
-        draws: Draws,
-        plan: str,
-        grid: int,
-    ) -> NoisyHistograms: ...
-
-
-class MakeNoise(Protocol):
-    """The noise of all steps of a run."""
-
-    def __call__(
-        self, plan: PrivacyPlan, /, *, num_nodes: int, num_parameters: int, seed: int | None
-    ) -> NoiseSource: ...
-
-
-class ChargingLedger(Protocol):
-    """What charges are written to."""
-
-    def charge(
-        self, charge: charges.Charge, *, step: int | None = None, count: int | None = None
-    ) -> None: ...
-
-
-class PayCharge(Protocol):
-    """Pays for releases, before they happen."""
-
-    def __call__(
-        self,
-        ledger: ChargingLedger,
-        charge: charges.Charge,
-        /,
-        *,
-        step: int | None = None,
-        count: int | None = None,
-    ) -> None: ...
 
 
 def choose_draws(seed: int | None, place: int) -> Draws:
@@ -170,11 +72,9 @@ def make_noise(plan: PrivacyPlan, *, num_nodes: int, num_parameters: int, seed: 
     return noise
 
 
-def charge_ledger(
-    ledger: ChargingLedger, charge: charges.Charge, *, step: int | None = None, count: int | None = None
-) -> None:
-    """Write a charge to the ledger."""
-    ledger.charge(charge, step=step, count=count)
+def charge_ledger(ledger: Ledger, charge: Charge, **given: int | None) -> None:
+    """Write a charge to the ledger, or to what stands for one."""
+    ledger.charge(charge, **given)
 
 
 def keep_sum(clipped_sum: ClippedSum) -> ClippedSum:
@@ -206,20 +106,20 @@ class Parts:
         charge: writes to the ledger.
     """
 
-    label_ballots: LabelBallots = ballots.label_ballots
+    label_ballots: Callable[..., Ballots] = ballots.label_ballots
     soft_ballots: Callable[[Ballots, Tensor, Task], Ballots] = ballots.with_predictions
     board_draws: Callable[[int | None, int], Draws] = choose_draws
-    release_board: ReleaseBoard = board.cast_and_release
+    release_board: Callable[..., Board] = board.cast_and_release
     save_board: Callable[[Board, Path, Callable[[], None]], None] = board.save_board
-    read_board: ReadBoard = reading.read_scaled
+    read_board: Callable[..., npt.NDArray[np.float32]] = reading.read_scaled
     make_lists: Callable[[Graph, PrivacyPlan, int], BoundedLists] = draw_lists
     adapt_sum: Callable[[ClippedSum], ClippedSum] = keep_sum
-    make_noise: MakeNoise = make_noise
+    make_noise: Callable[..., NoiseSource] = make_noise
     count_numbers: Callable[[Graph, Sequence[str]], Int64Array] = histograms.count_numbers
     scaling_draws: Callable[[int | None], Draws] = choose_scaling_draws
-    release_histograms: ReleaseHistograms = histograms.release_histograms
-    count_rows: CountRows = tables.count_rows
+    release_histograms: Callable[..., NoisyHistograms] = histograms.release_histograms
+    count_rows: Callable[..., Counts] = tables.count_rows
     table_draws: Callable[[], Draws] = choose_table_draws
-    release_tables: ReleaseTables = tables.release_tables
+    release_tables: Callable[..., NoisyTables] = tables.release_tables
     save_counts: Callable[[NoisyCounts, Path, Callable[[], None]], None] = NoisyCounts.save
-    charge: PayCharge = charge_ledger
+    charge: Callable[..., None] = charge_ledger

@@ -26,6 +26,14 @@ _TABLE_SHARE = 0.25
 _COPIED_BYTES = 1 << 30
 
 
+def choose_roots(plan: PrivacyPlan, rng: RandomSource) -> PoissonBatches | FixedSizeBatches:
+    """What draws the roots of every step, by their places in the training split."""
+    slots = plan.num_train_nodes
+    if plan.batches == "poisson":
+        return PoissonBatches(num_slots=slots, rate=plan.sampling_rate, rng=rng)
+    return FixedSizeBatches(num_slots=slots, size=plan.batch_size, rng=rng)
+
+
 @dataclass(eq=False)
 class RowBatches:
     """Draws the rows of every step.
@@ -52,12 +60,7 @@ class RowBatches:
     feature_norm: float
 
     def __post_init__(self) -> None:
-        slots = self.plan.num_train_nodes
-        self._roots: PoissonBatches | FixedSizeBatches = (
-            PoissonBatches(num_slots=slots, rate=self.plan.sampling_rate, rng=self.rng)
-            if self.plan.batches == "poisson"
-            else FixedSizeBatches(num_slots=slots, size=self.plan.batch_size, rng=self.rng)
-        )
+        self._roots = choose_roots(self.plan, self.rng)
         self.draw: Draw = self._roots.draws
         self.has_own_threads = self.features.device.type == "cpu"
 

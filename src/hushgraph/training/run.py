@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,11 +29,17 @@ from hushgraph.graph.graph import Graph
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.covered import average_over_neighbours, score_table
 from hushgraph.inference.in_memory import evaluate
-from hushgraph.inference.new_nodes import NewNodes, check_names, find_lists, open_new_nodes, score_rows
+from hushgraph.inference.new_nodes import (
+    NewNodes,
+    check_names,
+    fill_empty,
+    find_lists,
+    open_new_nodes,
+    score_rows,
+)
 from hushgraph.inference.predicted import Predicted
 from hushgraph.inference.thresholds import Threshold, give_threshold, read_threshold
 from hushgraph.models.device import choose_device
-from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import write_assumptions
 from hushgraph.privacy.plans import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -53,12 +59,6 @@ if TYPE_CHECKING:
 _READ_ROWS = 1 << 17
 # Held while the boards of a run are loaded for new nodes.
 _LOADING = threading.Lock()
-
-
-class HasJson(Protocol):
-    """What `compare` gives back, as far as a report needs it."""
-
-    def to_json(self) -> str: ...
 
 
 @dataclass(eq=False)
@@ -183,7 +183,7 @@ class Run:
         in_the_clear: bool = False,
         threshold: float | None = None,
         top: str | float | None = None,
-        engine: choices.Engine = "memory",
+        engine: str = "memory",
         memory: str | None = None,
     ) -> Predicted:
         """Probabilities with the names of the nodes, what is promised about them and what was skipped.
@@ -273,7 +273,8 @@ class Run:
 
         Args:
             features: [R, d], or [d] for one row; dense or any SciPy sparse matrix. Numbers are given as they
-                are in the training data, in its order of columns; they are scaled as in training.
+                are in the training data, in its order of columns; they are scaled as in training. Of a run on
+                tables, NaN is an empty cell, where tables may have one: it is filled and flagged as there.
             places: for every row the identifiers that it lists, as the training data named its nodes; numbers
                 from 0 where it had no names. Repeats count once; unknown identifiers are skipped. Of a run
                 with several relations, such lists by the name of the relation; one may be left out.
@@ -310,9 +311,11 @@ class Run:
         Of several relations, places are numbers on the whole board. Weights are taken as they are.
         """
         boards = self._ready_boards
-        x = check_features(features)
+        x, filled = fill_empty(features, self.folder.columns)
+        x = check_features(x)
         inference.check_width(x.shape[1], self.folder.num_features)
-        return self._predict_rows(boards, NewNodes(x=x, indptr=indptr, places=places, weights=weights))
+        nodes = NewNodes(x=x, indptr=indptr, places=places, weights=weights, filled=filled)
+        return self._predict_rows(boards, nodes)
 
     def _predict_new_nodes(
         self, data: Any, *, symmetrize: bool | None, threshold: Threshold | None
@@ -475,7 +478,7 @@ class Run:
         path: str | os.PathLike[str],
         *,
         data: Any = None,
-        comparison: HasJson | None = None,
+        comparison: Any = None,
         about: str | os.PathLike[str] | None = None,
         audit: str | os.PathLike[str] | None = None,
     ) -> None:

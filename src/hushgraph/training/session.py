@@ -88,7 +88,7 @@ class Learner:
                 seed=seed,
             )
         return cls(
-            state=State(module, build_optimizer(module.parameters(), folder.config, optimizer), average),
+            state=State(module, build_optimizer(module, average, folder.config, optimizer), average),
             noise=noise,
             key=secrets.randbits(KEY_BITS - 1) if seed is None else int(batch_seed),
             resumed=resumed,

@@ -16,8 +16,10 @@ from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph
+from hushgraph.models.gnn import GNN, GCNLayer
 from hushgraph.models.recording import choose_room
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.random import KeyedGenerator
@@ -26,7 +28,7 @@ from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.parts import ClippedSum, Parts
 from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.source import StepParts
-from hushgraph.training.trainer import State, StepLedger, Trainer
+from hushgraph.training.trainer import State, Trainer
 from hushgraph.training.tree_batches import TreeBatches
 
 
@@ -55,7 +57,12 @@ def build_steps(
         rows = RowBatches(**common, feature_norm=getattr(state.model, "feature_norm", 0.0))
         sums = RowSums(state.model) if device.type == "cpu" else RecordedRowSums(device)
         return StepParts(rows, parts.adapt_sum(sums), sums)
-    trees = TreeBatches(**common, resample_every=folder.config.resample_every, make_lists=parts.make_lists)
+    trees = TreeBatches(
+        **common,
+        resample_every=folder.config.resample_every,
+        make_lists=parts.make_lists,
+        holds_entries=holds_entries(state.model),
+    )
     # A root of several nodes has a row for each, as a tree has.
     clipped_sum = (
         ghost.clipped_sum
@@ -70,7 +77,7 @@ def build_trainer(
     state: State,
     steps: StepParts,
     *,
-    ledger: StepLedger | None,
+    ledger: Ledger | None,
     noise: NoiseSource | None,
     group: Group,
     parts: Parts,
@@ -109,6 +116,13 @@ def takes_rows(plan: PrivacyPlan, model: nn.Module) -> bool:
     """Whether steps are taken on rows and not on trees; follows from plan and model, never from the data."""
     chain = None if plan.reads_edges or plan.clipping == "percentile" else find_chain(model)
     return chain is not None and chain.is_float32
+
+
+def holds_entries(model: nn.Module) -> bool:
+    """Whether steps hold numbers for every row of a tree: a mean of what one layer encodes needs none."""
+    if type(model) is not GNN or not model.depth:
+        return True
+    return not (type(model.layers[0]) is GCNLayer and len(list(model.encoder)) == 2)
 
 
 def has_shared_roots(graph: Graph) -> bool:

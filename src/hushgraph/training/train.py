@@ -18,7 +18,6 @@ from torch import nn
 from hushgraph.datasets.engine import use_engine
 from hushgraph.errors import RunError
 from hushgraph.models.device import choose_device
-from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.runs.folder import RunFolder, check_out, name_data
 from hushgraph.settings import OptimizerFactory, RunSettings, Settings, complete, with_settings
@@ -158,7 +157,7 @@ def resume(
     observer: Observer | None = None,
     on_start: OnStart | None = None,
     charge_again: bool = False,
-    engine: choices.Engine = "memory",
+    engine: str = "memory",
     memory: str | None = None,
 ) -> Run:
     """Go on with an interrupted run: what its ledger shows as paid stays paid, and noise is drawn anew.

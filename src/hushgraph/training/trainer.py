@@ -19,13 +19,14 @@ from hushgraph.gradients.clip import Clipping, group_of
 from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.models.device import multiply_exactly, use_one_pool
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.checkpoint import Optimizer
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.interruption import PostponedInterrupt
 from hushgraph.training.optimizers import move_weights
-from hushgraph.training.parts import ChargingLedger, ClippedSum, PayCharge, charge_ledger
+from hushgraph.training.parts import ClippedSum, charge_ledger
 
 # Charging a little ahead keeps the disk out of fast steps; a kill loses at most this much work.
 _CHARGED_AHEAD_SECONDS = 0.1
@@ -47,13 +48,6 @@ class Batches(Protocol):
     def has_own_threads(self) -> bool: ...
 
     def iterate(self, first_step: int) -> Generator[Iterable[Any], None, None]: ...
-
-
-class StepLedger(ChargingLedger, Protocol):
-    """What the loop needs of a ledger."""
-
-    @property
-    def steps_charged(self) -> int: ...
 
 
 @dataclass(eq=False)
@@ -90,13 +84,13 @@ class Trainer:
     state: State
     batches: Batches
     clipping: Clipping
-    ledger: StepLedger | None
+    ledger: Ledger | None
     noise: NoiseSource | None
     clipped_sum: ClippedSum = ghost.clipped_sum
     unclipped_sum: UnclippedSum = gradient_sum
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
-    charge: PayCharge = charge_ledger
+    charge: Callable[..., None] = charge_ledger
 
     def __post_init__(self) -> None:
         for group in self.state.optimizer.param_groups:

@@ -20,15 +20,15 @@ from hushgraph.graph.persons import gather
 from hushgraph.graph.shares import find_shares
 from hushgraph.inputs.features import Features
 from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
-from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists
 from hushgraph.sampling.random import RandomSource
 from hushgraph.sampling.stable import stable_lists
 from hushgraph.sampling.trees import bound_tree_size, grow, tree_sizes
 from hushgraph.training.distributed import Group
+from hushgraph.training.row_batches import choose_roots
 
-# Tree rows of one piece of a batch: bounds memory for every batch size.
+# Rows of trees whose numbers one piece of a batch holds: bounds memory for every batch size.
 PIECE_ROWS = {"cpu": 1 << 18, "cuda": 1 << 22}
 
 Pieces: TypeAlias = Iterable[TreeBatch]
@@ -81,6 +81,8 @@ class TreeBatches:
         rng: of batches and keys, the same in every process. Noise has a generator of its own.
         group: the processes that share the roots of a batch.
         resample_every: steps between fresh lists.
+        holds_entries: whether the model holds numbers for every row of a tree, and not only for those that
+            read rows; chooses the size of pieces.
         make_lists: bounded lists of the graph, by the plan and the seed of their keys.
 
     Guarantees:
@@ -99,17 +101,14 @@ class TreeBatches:
     group: Group
     resample_every: int
     make_lists: MakeLists = draw_lists
+    holds_entries: bool = True
 
     has_own_threads = False
 
     def __post_init__(self) -> None:
-        slots, graph = self.plan.num_train_nodes, self.graph
+        graph = self.graph
         self._members = None if graph.persons is None else gather(graph.persons, graph.train_idx)
-        self._roots: PoissonBatches | FixedSizeBatches = (
-            PoissonBatches(num_slots=slots, rate=self.plan.sampling_rate, rng=self.rng)
-            if self.plan.batches == "poisson"
-            else FixedSizeBatches(num_slots=slots, size=self.plan.batch_size, rng=self.rng)
-        )
+        self._roots = choose_roots(self.plan, self.rng)
 
     @property
     def draw(self) -> Draw:
@@ -194,7 +193,8 @@ class TreeBatches:
     def _roots_per_piece(self) -> int:
         """How many roots have trees that fit memory, by public figures: a multiple of `CHUNK`."""
         plan, limit = self.plan, PIECE_ROWS[self.features.device.type]
-        largest = bound_tree_size(plan.max_readers, plan.max_reads, plan.num_layers, self.graph.num_nodes)
+        depth = plan.num_layers if self.holds_entries else plan.num_layers - 1
+        largest = bound_tree_size(plan.max_readers, plan.max_reads, depth, self.graph.num_nodes)
         # Of trees of very different sizes, few are as large as the largest.
         mean = plan.mean_lines_per_root(self.graph.num_nodes)
         return max(CHUNK, int(limit / min(largest, 4 * mean)) // CHUNK * CHUNK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import hushgraph as hg
 from hushgraph.datasets.tables import edge_table
 from hushgraph.datasets.tables.edge_table import EdgeTable, NodeNumbers
+from hushgraph.datasets.tables.table import Origin, Table
 from hushgraph.errors import GraphError
 
 IDS = {
@@ -115,3 +117,11 @@ def test_a_column_that_is_called_like_the_numbers_of_rows(tmp_path: Path) -> Non
     plain = hg.datasets.load_graph(files, num_classes=2)
     other = hg.datasets.load_graph((files[0], tmp_path / "other.parquet"), num_classes=2)
     assert np.array_equal(plain.indices, other.indices)
+
+
+def test_a_folder_of_files_is_joined() -> None:
+    """Rows of each of its files are numbered from 0."""
+    table = Table(path=Path("edges"), names=("source", "target"), types=("BIGINT",) * 2, delimiter=None)
+    assert table.is_streamed
+    assert not replace(table, origin=Origin("hdfs://edges", is_text=False, rows=3)).is_streamed
+    assert not replace(table, delimiter=",").is_streamed

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from effort import choose
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.tables import edge_table, node_table, reading, table
 from hushgraph.errors import GraphError
@@ -201,7 +202,7 @@ def test_nothing_temporary_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @settings(
-    max_examples=15,
+    max_examples=choose(5, 50),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

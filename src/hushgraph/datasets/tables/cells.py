@@ -9,6 +9,9 @@ from typing import Any
 from hushgraph.graph.cell_rules import CYCLES, EVERY_COLUMN, rule_for
 from hushgraph.graph.columns import Columns
 
+SPLITS = ("train", "val", "test")
+SEPARATOR = ";"
+"""What stands between the labels of a list, unless another one is declared."""
 TRUE_WORDS = ("true", "yes", "t", "y", "1")
 FALSE_WORDS = ("false", "no", "f", "n", "0")
 FIRST_DAY = "2000-01-01"

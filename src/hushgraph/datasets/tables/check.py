@@ -286,8 +286,8 @@ def check(
         missing = tuple(known.missing) if "missing" in given else _choose_missing(known)
         profiles = profile_table(connection, nodes, "raw_nodes", missing)
         edge_profiles = profile_table(connection, edges, "raw_edges", (), are_nodes=False)
-        formats = guess_formats(connection, profiles, given, missing)
-        roles = RoleGuess(connection, profiles, edge_profiles, given, formats.words).guess()
+        formats = guess_formats(connection, profiles, edge_profiles, given, missing)
+        roles = RoleGuess(connection, profiles, edge_profiles, given, formats.words, formats.amounts).guess()
         question = Question.of(asked, given, roles, profiles, formats.words)
         settings = _propose(given, roles, missing, _keep_numbers(formats.settings, roles, question))
         listing = list_problems(
@@ -332,6 +332,7 @@ def _choose_missing(columns: Columns) -> tuple[str, ...]:
 def _keep_numbers(formats: Mapping[str, Any], roles: Roles, question: Question) -> dict[str, Any]:
     """Return the rules for cells of the columns that are numbers in the end."""
     numeric = {*(name for name, word in roles.nodes.items() if word in NUMERIC), "*"}
+    numeric |= {name for name, word in roles.edges.items() if word == "weight"}
     if question.is_number:
         numeric |= {*roles.label_columns}
     kept: dict[str, Any] = {}
@@ -387,7 +388,7 @@ def _describe_columns(
 
 def _describe(profile: Profile, word: str) -> str:
     parts = []
-    if word in ("number", "weight") and profile.least is not None and profile.most is not None:
+    if word in ("number", "weight") and profile.is_number and None not in (profile.least, profile.most):
         parts.append(f"{profile.least:g} to {profile.most:g}")
     elif profile.filled:
         about = "" if profile.is_exact or profile.distinct < 2 else "about "

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hushgraph._text import is_elsewhere
 from hushgraph.datasets.paths import check_is_file, format_path, path_exists
-from hushgraph.datasets.tables.frames import is_frame, write_frame
+from hushgraph.datasets.spark import fetch_tables, is_reading
+from hushgraph.datasets.tables.frames import is_frame, is_spark_frame, write_frame
+from hushgraph.datasets.tables.table import Origin
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.columns import Columns, merge_columns, suggest
 from hushgraph.graph.records import read_places
@@ -36,6 +39,7 @@ class TableFiles:
         given: the names, folders and patterns that the files were found by, by role.
         relations: the files of edges by the relation that their records are of, where a TOML file names
             relations; `edges` are then the files of all.
+        origins: of folders that Spark wrote.
     """
 
     nodes: tuple[Path, ...]
@@ -45,6 +49,7 @@ class TableFiles:
     titles: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     relations: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    origins: Mapping[Path, Origin] = field(default_factory=dict)
 
     def columns_with(self, given: Columns | Mapping[str, Any] | None) -> Columns:
         """Return the given columns; a mapping of some of them takes precedence over the TOML file."""
@@ -63,6 +68,8 @@ def is_tables(data: Any) -> bool:
     if not isinstance(data, (str, os.PathLike)):
         return False
     path = Path(data)
+    if is_elsewhere(str(data)):
+        return True
     ending = path.suffix.casefold()
     is_pattern = glob.has_magic(str(path)) and ending not in (".npz", ".pt")
     return ending in (*_ENDINGS, ".toml") or is_pattern or (path_exists(path) and path.is_dir())
@@ -72,30 +79,50 @@ def _is_table(given: Any) -> bool:
     """Return whether this can be one of a pair: a path, a list of paths, or a DataFrame."""
     if isinstance(given, (tuple, list)):
         return bool(given) and all(isinstance(each, (str, os.PathLike)) for each in given)
-    return isinstance(given, (str, os.PathLike)) or is_frame(given)
+    return isinstance(given, (str, os.PathLike)) or is_frame(given) or is_spark_frame(given)
 
 
 def name_tables(data: Any) -> str:
     """Return what messages call these tables: the path of the nodes, or their DataFrame."""
     nodes = data[0] if isinstance(data, (tuple, list)) else data
-    return _TITLES["nodes"] if is_frame(nodes) else format_path(_as_paths(nodes)[0])
+    is_data = is_frame(nodes) or is_spark_frame(nodes)
+    return _TITLES["nodes"] if is_data else format_path(_as_paths(nodes)[0])
 
 
-def find_tables(data: Any, connection: Any, folder: Path) -> TableFiles:
+def find_tables(
+    data: Any,
+    connection: Any,
+    folder: Path,
+    *,
+    columns: Columns | Mapping[str, Any] | None = None,
+    needs_split: bool = False,
+) -> TableFiles:
     """Find the tables that `data` names: a folder, a TOML file, or a pair of files or DataFrames.
 
     Args:
         data: what `is_tables` accepts.
         connection: a DuckDB connection.
-        folder: the temporary folder for DataFrames.
+        folder: the temporary folder for DataFrames, and for what Spark writes.
+        columns, needs_split: as `fetch_tables` takes them, where Spark reads tables.
     """
+    files = _find(data, connection, folder)
+    if is_reading():
+        return fetch_tables(files, columns, folder, needs_split=needs_split)
+    others: list[Any] = [each for each in (*files.nodes, *files.edges) if not isinstance(each, Path)]
+    if others:
+        name = format_path(others[0]) if isinstance(others[0], str) else "a DataFrame of Spark"
+        raise GraphError(f"{name}: Spark alone reads it; add --engine spark")
+    return files
+
+
+def _find(data: Any, connection: Any, folder: Path) -> TableFiles:
     if isinstance(data, (tuple, list)):
         return _find_pair(data, connection, folder)
-    path = Path(data)
-    if path.is_dir():
+    [path] = _as_paths(data)
+    if isinstance(path, Path) and path.is_dir():
         mapping = path / MAPPING
         return _from_toml(mapping) if mapping.exists() else _in_folder(path, {}, None)
-    if path.suffix == ".toml":
+    if isinstance(path, Path) and path.suffix == ".toml":
         return _from_toml(path)
     _find_files(path, "nodes")
     raise GraphError(
@@ -104,8 +131,10 @@ def find_tables(data: Any, connection: Any, folder: Path) -> TableFiles:
     )
 
 
-def _as_paths(given: Any) -> tuple[Path, ...]:
-    return tuple(map(Path, given)) if isinstance(given, (tuple, list)) else (Path(given),)
+def _as_paths(given: Any) -> tuple[Any, ...]:
+    """Paths; what Spark alone reads stays as it is."""
+    listed = given if isinstance(given, (tuple, list)) else (given,)
+    return tuple(each if is_spark_frame(each) or is_elsewhere(str(each)) else Path(each) for each in listed)
 
 
 def _find_pair(data: Any, connection: Any, folder: Path) -> TableFiles:
@@ -124,7 +153,7 @@ def _find_pair(data: Any, connection: Any, folder: Path) -> TableFiles:
         if role == "edges":
             files[role] = _find_all(names[role], role)
     first = names["nodes"][0]
-    if "nodes" not in files and len(names["nodes"]) == 1:
+    if "nodes" not in files and len(names["nodes"]) == 1 and isinstance(first, Path):
         if first.suffix == ".toml":
             return _from_toml(first, names["edges"])
         if path_exists(first) and first.is_dir():
@@ -148,8 +177,10 @@ def _find_all(paths: tuple[Path, ...], role: str) -> tuple[Path, ...]:
     return tuple(files)
 
 
-def _find_files(path: Path, role: str) -> list[Path]:
+def _find_files(path: Any, role: str) -> list[Any]:
     """Return the file of this name, the tables in the folder, or what the pattern matches, sorted."""
+    if not isinstance(path, Path):
+        return [path]
     if path_exists(path):
         if not path.is_dir():
             return [path]
@@ -234,14 +265,16 @@ def _from_toml(path: Path, edges: tuple[Path, ...] | None = None) -> TableFiles:
     )
 
 
-def _name_files(path: Path, key: str, value: Any) -> tuple[Path, ...]:
+def _name_files(path: Path, key: str, value: Any) -> tuple[Any, ...]:
     """The files that a key of a TOML file names, relative to it."""
     texts = value if isinstance(value, list) and value else [value]
     if not all(isinstance(text, str) and text for text in texts):
         raise GraphError(
             f"{format_path(path)}: {key}={value!r}; expected the name of a file, or a list of them"
         )
-    return tuple(path.parent / Path(text).expanduser() for text in texts)
+    return tuple(
+        named if isinstance(named, str) else path.parent / named.expanduser() for named in _as_paths(texts)
+    )
 
 
 def _read_place_file(path: Path, columns: dict[str, Any]) -> dict[str, Any]:

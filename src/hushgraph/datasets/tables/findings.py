@@ -9,11 +9,20 @@ from typing import Any
 from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
-from hushgraph.graph.cell_rules import LOOKED_UP
+from hushgraph.graph.cell_rules import LOOKED_UP, suggest
 from hushgraph.graph.columns import Columns
 
 EXAMPLES = 3
 """How many examples a problem shows."""
+
+
+# The copies of both tables.
+_COPIES = ("raw_nodes", "raw_edges")
+
+
+def show_cell(text: str | None) -> str:
+    """A cell as an example."""
+    return "empty" if text is None else repr(text[:40])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +97,10 @@ class Finder:
     def _filled(self, profile: Profile) -> str:
         return f"NOT {empty_sql(profile.sql, self.missing)}"
 
-    def _count(self, condition: str) -> int:
-        (count,) = self.connection.execute(f"SELECT count(*) FROM raw_nodes WHERE {condition}").fetchone()
+    def _count(self, condition: str, place: int = 0) -> int:
+        (count,) = self.connection.execute(
+            f"SELECT count(*) FROM {_COPIES[place]} WHERE {condition}"
+        ).fetchone()
         return int(count)
 
     def _rows(self, condition: str) -> tuple[str, ...]:
@@ -99,20 +110,41 @@ class Finder:
         ).fetchall()
         return tuple(self.tables[0].row_name(row) for (row,) in rows)
 
-    def _examples(self, profile: Profile, condition: str) -> tuple[str, ...]:
+    def _values(
+        self, profile: Profile, condition: str = "", *, most: int = MOST_CATEGORIES, place: int = 0
+    ) -> list[str]:
+        """Return the different values of a column in order, where a condition holds; of many, the first."""
         texts = self.connection.execute(
-            f"SELECT CAST({profile.sql} AS VARCHAR) FROM raw_nodes WHERE {condition} ORDER BY row_no "
-            f"LIMIT {EXAMPLES}"
-        ).fetchall()
-        return tuple(repr(text[:40]) for (text,) in texts)
-
-    def _values(self, profile: Profile) -> list[str]:
-        """Return the different values of a column in order; of many, the first."""
-        texts = self.connection.execute(
-            f"SELECT DISTINCT CAST({profile.sql} AS VARCHAR) FROM raw_nodes WHERE {self._filled(profile)} "
-            f"ORDER BY 1 LIMIT {MOST_CATEGORIES}"
+            f"SELECT DISTINCT CAST({profile.sql} AS VARCHAR) FROM {_COPIES[place]} WHERE "
+            f"{condition or self._filled(profile)} ORDER BY 1 LIMIT {most}"
         ).fetchall()
         return [str(text) for (text,) in texts]
+
+    def _report(
+        self,
+        profile: Profile,
+        condition: str,
+        what: str,
+        remedy: str,
+        *,
+        place: int = 0,
+        stops: bool = False,
+    ) -> None:
+        """Add a problem with its first cells where a condition holds; `what` has a place for how many."""
+        count = self._count(condition, place)
+        if not count:
+            return
+        texts = self.connection.execute(
+            f"SELECT CAST({profile.sql} AS VARCHAR) FROM {_COPIES[place]} WHERE {condition} ORDER BY rowid "
+            f"LIMIT {EXAMPLES}"
+        ).fetchall()
+        examples = tuple(show_cell(text) for (text,) in texts)
+        self._add(place, profile.name, what.format(f"{count:,}"), count, remedy, examples, stops=stops)
+
+    def _add_unknown(self, place: int, name: str, key: str) -> None:
+        """Add the problem that a setting names a column that is not there."""
+        near = suggest(name, self.profiles[place])
+        self._add(place, name, f"no such column, given as {key}", 1, f"correct the name{near}", stops=True)
 
     def _add(
         self,

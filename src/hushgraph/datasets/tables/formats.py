@@ -15,6 +15,7 @@ from hushgraph.datasets.tables.cells import (
     time_sql,
 )
 from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
+from hushgraph.datasets.tables.roles import is_amount
 from hushgraph.graph.cell_rules import EVERY_COLUMN, LOOKED_UP
 
 # Different values of a column that are tried.
@@ -32,16 +33,25 @@ class Formats:
     Attributes:
         settings: the rules to propose.
         words: "number", "boolean" or "date", by column.
+        amounts: columns of edges that are numbers, though no plain ones.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
+    amounts: set[str] = field(default_factory=set)
 
 
 def guess_formats(
-    connection: Any, profiles: Mapping[str, Profile], given: Mapping[str, Any], missing: tuple[str, ...]
+    connection: Any,
+    profiles: Mapping[str, Profile],
+    edge_profiles: Mapping[str, Profile],
+    given: Mapping[str, Any],
+    missing: tuple[str, ...],
 ) -> Formats:
-    """Return how columns of `raw_nodes` are written that are no plain numbers; what is given stays."""
+    """Return how columns of `raw_nodes` are written that are no plain numbers; what is given stays.
+
+    Of `raw_edges`, columns are looked at that are named like amounts.
+    """
     formats = Formats(settings={name: given[name] for name in _FIELDS if given.get(name)})
     taken = _list_taken(given)
     commas: dict[str, bool] = {}
@@ -55,11 +65,22 @@ def guess_formats(
             continue
         has_texts = profile.numbers + profile.infinite < profile.filled
         if profile.filled and (has_texts or profile.fractions):
-            counts = _count_ways(connection, profile, missing)
+            counts = _count_ways(connection, "raw_nodes", profile, missing)
             if not has_texts or (profile.is_number and not _has_marks(counts)):
                 points[name] = counts["grouped"] >= counts["fractional"]
             else:
                 _choose(name, counts, formats, commas, is_label=is_label)
+    of_edges = Formats(settings=formats.settings)
+    for name, profile in edge_profiles.items():
+        if not profile.filled or not is_amount(name):
+            continue
+        counts = _count_ways(connection, "raw_edges", profile, ())
+        if profile.is_number and not _has_marks(counts):
+            points[name] = counts["grouped"] >= counts["fractional"]
+        else:
+            # What a label may be: no date and no boolean.
+            _choose(name, counts, of_edges, commas, is_label=True)
+    formats.amounts = {*of_edges.words}
     if given.get("decimal") is None and given.get("thousands") is None:
         _propose_marks(formats, commas, points)
     return formats
@@ -142,7 +163,7 @@ def _propose_marks(formats: Formats, commas: Mapping[str, bool], points: Mapping
         settings["thousands"] = {**settings.get("thousands", {}), **dict.fromkeys(with_groups, ".")}
 
 
-def _count_ways(connection: Any, profile: Profile, missing: tuple[str, ...]) -> dict[str, int]:
+def _count_ways(connection: Any, table: str, profile: Profile, missing: tuple[str, ...]) -> dict[str, int]:
     """Count the different values of a column that can be read in each way."""
     word = "lower(trim(v))"
     ways = {
@@ -163,7 +184,7 @@ def _count_ways(connection: Any, profile: Profile, missing: tuple[str, ...]) -> 
     }
     counts = ", ".join(f"count(*) FILTER (WHERE {way})" for way in ways.values())
     values = connection.execute(
-        f"SELECT {counts} FROM (SELECT DISTINCT CAST({profile.sql} AS VARCHAR) AS v FROM raw_nodes WHERE NOT "
+        f"SELECT {counts} FROM (SELECT DISTINCT CAST({profile.sql} AS VARCHAR) AS v FROM {table} WHERE NOT "
         f"{empty_sql(profile.sql, missing)} LIMIT {_TRIED})"
     ).fetchone()
     return dict(zip(ways, map(int, values), strict=True))

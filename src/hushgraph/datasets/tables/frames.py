@@ -16,6 +16,12 @@ def is_frame(value: Any) -> bool:
     return _library(value) is not None
 
 
+def is_spark_frame(value: Any) -> bool:
+    """Return whether this is a DataFrame of a session of Spark."""
+    kind = type(value)
+    return kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
+
+
 def write_frame(connection: Any, frame: Any, path: Path, title: str) -> None:
     """Write a DataFrame to a Parquet file, which is then read as any other.
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hushgraph.datasets.tables.cells import feature_sql, flag_sql, quote
+from hushgraph.datasets.tables.cells import SEPARATOR, feature_sql, flag_sql, quote
 from hushgraph.datasets.tables.findings import EXAMPLES, Finder
-from hushgraph.datasets.tables.node_table import SEPARATOR
 from hushgraph.datasets.tables.profile import Profile, list_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.tasks.choose import choose_class_task, choose_other_task, read_class_weights
@@ -114,11 +113,8 @@ class LabelFinder(Finder):
             if count and (mark := self._find_separator(profile)) is not None:
                 self._check_lists(profile, mark)
                 return
-            if count:
-                advice = "list all classes (--classes), correct the cells, or empty them (--missing)"
-                examples = self._examples(profile, outside)
-                what = f"{count:,} labels are not listed in classes"
-                self._add(0, profile.name, what, count, advice, examples, stops=True)
+            advice = "list all classes (--classes), correct the cells, or empty them (--missing)"
+            self._report(profile, outside, "{} labels are not listed in classes", advice, stops=True)
         if classes or profile.distinct:
             self._check_rare(profile, list(classes or map(str, range(profile.distinct))))
         self._add_unlabelled(profile)
@@ -175,18 +171,11 @@ class LabelFinder(Finder):
             self._add(0, profile.name, what, profile.filled, advice)
         elif bounds != PRIVATE_BOUNDS:
             outside = f"{filled} AND NOT {value} BETWEEN {float(bounds[0])!r} AND {float(bounds[1])!r}"
-            count = self._count(outside)
-            if count:
-                what = f"{count:,} numbers lie outside the bounds"
-                advice = "they count as the nearer bound; give wider --bounds if these are numbers to predict"
-                self._add(0, profile.name, what, count, advice, self._examples(profile, outside))
+            advice = "they count as the nearer bound; give wider --bounds if these are numbers to predict"
+            self._report(profile, outside, "{} numbers lie outside the bounds", advice)
         not_number = f"{filled} AND {value} IS NULL"
-        count = self._count(not_number)
-        if count:
-            advice = "correct them, or count them as empty (--missing): such a row has no label"
-            examples = self._examples(profile, not_number)
-            what = f"{count:,} labels are not numbers"
-            self._add(0, profile.name, what, count, advice, examples, stops=True)
+        advice = "correct them, or count them as empty (--missing): such a row has no label"
+        self._report(profile, not_number, "{} labels are not numbers", advice, stops=True)
         self._add_unlabelled(profile)
 
     def _find_other_task(self, profile: Profile) -> bool:
@@ -275,11 +264,8 @@ class LabelFinder(Finder):
             if profile is None:
                 continue
             wrong = f"{self._filled(profile)} AND {flag_sql(profile.sql)} IS NULL"
-            count = self._count(wrong)
-            if count:
-                what = f"{count:,} cells are neither 0 nor 1"
-                advice = "correct them, or empty them (--missing): such a row has no label"
-                self._add(0, name, what, count, advice, self._examples(profile, wrong), stops=True)
+            advice = "correct them, or empty them (--missing): such a row has no label"
+            self._report(profile, wrong, "{} cells are neither 0 nor 1", advice, stops=True)
             self._add_unlabelled(profile)
 
     def _add_unlabelled(self, profile: Profile) -> None:

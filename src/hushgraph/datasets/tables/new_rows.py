@@ -69,7 +69,7 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
         The list of a row holds no repeats and not the row itself.
     """
     with open_database() as (connection, folder):
-        files = find_tables(data, connection, folder)
+        files = find_tables(data, connection, folder, columns=columns)
         nodes, tables = open_pair(connection, files, columns, is_fixed=True)
         for edges in tables:
             check_ids(nodes, edges, columns)
@@ -86,6 +86,7 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
             splits=False,
             integer_ids=integer_ids,
             num_classes=None,
+            edge_names=tuple(name for edges in tables for name in edges.names),
         )
         arrays = reader.arrays()
         lists = [

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import shlex
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
-from hushgraph.datasets.tables.cells import cycle_sql, feature_sql, flag_sql, name_remedy, quote
+from hushgraph.datasets.tables.cell_errors import cell_text, number_error, value_error
+from hushgraph.datasets.tables.cells import SEPARATOR, SPLITS, cycle_sql, feature_sql, flag_sql, quote
 from hushgraph.datasets.tables.feature_table import FeatureTable
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
 from hushgraph.graph.cell_rules import rule_for
-from hushgraph.graph.columns import EVERY_NUMBER, Columns, suggest
+from hushgraph.graph.columns import EVERY_NUMBER, Columns
 
 LabelKind = Literal["classes", "number", "labels"]
 """What a column of labels holds: a class, a number or a list of labels."""
-SPLITS = ("train", "val", "test")
 # What a split column may hold, in lower case, by the number of the split.
 SPLIT_WORDS = (
     ("train", "training", "0", "0.0"),
@@ -30,8 +28,6 @@ SPLIT_WORDS = (
 # The number of cells fetched at a time: 128 MiB of float32.
 CELLS = 1 << 25
 _LARGEST_LABEL = 2**31
-# Between the labels of a list, unless another one is declared.
-SEPARATOR = ";"
 # The code of a category that is not listed and becomes all zeros; -1 is the code of an empty cell.
 _UNKNOWN = -2
 _LABEL = f"""CASE WHEN {{0}} IS NULL OR isnan(TRY_CAST({{0}} AS DOUBLE)) THEN -1
@@ -53,6 +49,7 @@ class NodeTable:
         integer_ids: whether ids are compared as integers; otherwise as text.
         num_classes: labels must be below it, if it is known.
         kind: what labels are. Of numbers, an empty cell is NaN.
+        edge_names: the columns of the edges, whose numbers may have rules too.
     """
 
     connection: Any
@@ -63,6 +60,7 @@ class NodeTable:
     integer_ids: bool
     num_classes: int | None
     kind: LabelKind = "classes"
+    edge_names: tuple[str, ...] = ()
 
     def arrays(self) -> dict[str, Any]:
         """Return `x`, `y`, `node_names` and the splits; create the table `nodes` (row_no, id) in DuckDB."""
@@ -101,7 +99,8 @@ class NodeTable:
         target = columns.label_columns if self.kind == "number" else ()
         for role in ("fill", "decimal", "thousands", "percent"):
             for name in columns.constants if role == "fill" else getattr(columns, role):
-                if name == EVERY_NUMBER:
+                is_of_edges = name in self.edge_names and name not in table.names
+                if name == EVERY_NUMBER or (is_of_edges and role != "fill"):
                     continue
                 table.check_exists(name, role)
                 if name not in (columns.features or ()) and (role == "fill" or name not in target):
@@ -179,7 +178,7 @@ class NodeTable:
         if self.kind == "classes":
             code = _LABEL if columns.classes is None else self._enum("class", columns.classes)
             return [f"{code.format(cell)} AS label"]
-        if self._has_columns:
+        if self.has_columns:
             flags = [(self._cell_sql(name), number) for number, name in enumerate(names)]
             return [
                 f"CASE WHEN {missing_sql(cell)} THEN -1 ELSE {flag_sql(cell)} END AS label{number}"
@@ -195,7 +194,7 @@ class NodeTable:
         ]
 
     @property
-    def _has_columns(self) -> bool:
+    def has_columns(self) -> bool:
         """Whether every label has a column of its own."""
         return self.kind == "labels" and not isinstance(self.columns.label, str)
 
@@ -203,7 +202,7 @@ class NodeTable:
     def _has_lists(self) -> bool:
         """Whether the column of labels has lists as its type."""
         name = self.columns.label_columns[0]
-        is_one = self.kind == "labels" and not self._has_columns and name in self.table.names
+        is_one = self.kind == "labels" and not self.has_columns and name in self.table.names
         return is_one and self.table.type_of(name) == "VARCHAR[]"
 
     def _has_text_rule(self, name: str) -> bool:
@@ -256,7 +255,7 @@ class NodeTable:
                 "GROUP BY id HAVING count(*) > 1) USING (id) WHERE row_no > first ORDER BY row_no LIMIT 1"
             ).fetchone()
             raise GraphError(
-                f"{self.table.place(row, name)}: {self._cell_text(row, name)} is the id of "
+                f"{self.table.place(row, name)}: {cell_text(self, row, name)} is the id of "
                 f"{self.table.row_name(first)} too; expected each id once"
             )
 
@@ -329,7 +328,7 @@ class NodeTable:
         values: npt.NDArray[np.float32] = np.ma.filled(block[key], np.nan)
         invalid = ~np.isfinite(values)
         if invalid.any():
-            self._raise_for_number(int(block["row_no"][invalid].min()), name)
+            raise number_error(self, int(block["row_no"][invalid].min()), name)
         return values
 
     def _empty_labels(self, count: int) -> npt.NDArray[Any]:
@@ -350,7 +349,7 @@ class NodeTable:
     @property
     def _left_out(self) -> str:
         """SQL that leaves out lists, which are fetched one label a row."""
-        is_list = self.labels and self.kind == "labels" and not self._has_columns
+        is_list = self.labels and self.kind == "labels" and not self.has_columns
         return "EXCLUDE (parts)" if is_list else ""
 
     def _read_labels(self, block: dict[str, Any], y: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -358,7 +357,7 @@ class NodeTable:
         names = self.columns.label_columns
         if self.kind == "number":
             return self._label_numbers(block, names[0])
-        if self._has_columns:
+        if self.has_columns:
             each = [self._codes(block, f"label{place}", name) for place, name in enumerate(names)]
             sets = np.stack(each, axis=1)
             sets[(sets < 0).any(axis=1)] = -1
@@ -388,7 +387,7 @@ class NodeTable:
         """The numbers to predict of a block, NaN where a cell is empty; GraphError for an invalid cell."""
         invalid = np.ma.getmaskarray(block["label"])
         if invalid.any():
-            self._raise_for_number(int(block["row_no"][invalid].min()), name)
+            raise number_error(self, int(block["row_no"][invalid].min()), name)
         numbers: npt.NDArray[np.float64] = np.ma.getdata(block["label"]).astype(np.float64)
         return numbers
 
@@ -397,7 +396,7 @@ class NodeTable:
         values = block[key]
         invalid = np.ma.getmaskarray(values)
         if invalid.any():
-            self._raise_for_value(int(block["row_no"][invalid].min()), key, name)
+            raise value_error(self, int(block["row_no"][invalid].min()), key, name)
         codes: npt.NDArray[np.int64] = np.ma.getdata(values).astype(np.int64)
         return codes
 
@@ -413,112 +412,6 @@ class NodeTable:
             raise GraphError(
                 f"{self.table.place(None, self._split)}: no row holds train; expected training nodes"
             )
-
-    def _raise_for_number(self, row: int, name: str) -> NoReturn:
-        text = self.table.cell(self.connection, row, name)
-        where = self.table.place(row, name)
-        if text is None or text in self.columns.missing:
-            advice = self.table.advice(
-                f"fill empty cells (--fill {shlex.quote(f'{name}=0')}) or leave the column out (--ignore "
-                f"{shlex.quote(name)})",
-                "fill it",
-            )
-            raise GraphError(f"{where}: empty; expected a number; {advice}")
-        if name in self.columns.dates:
-            form = rule_for(self.columns.date_format, name)
-            advice = self.table.advice(
-                "correct it, or say how dates are written "
-                f"(--date-format {name}={'%d.%m.%Y' if form is None else 'FORMAT'})",
-                "correct it",
-            )
-            raise GraphError(f"{where}: {text[:40]!r} is not {form or 'year-month-day'}; {advice}")
-        if name in self.columns.booleans:
-            advice = self.table.advice(
-                f"correct it, or list such values (--categorical {name}='yes|no|...')", "correct it"
-            )
-            raise GraphError(f"{where}: {text[:40]!r} is not true, false, yes, no, 1 or 0; {advice}")
-        try:
-            # NaN compares as false with everything.
-            is_number = not abs(float(text)) <= float(np.finfo(np.float32).max)
-        except ValueError:
-            is_number = False
-        if is_number:
-            raise GraphError(f"{where}: {text[:40]!r} is not a finite float32; replace it, for example by 0")
-        remedy = name_remedy(text, name)
-        # Labels are neither booleans nor dates.
-        is_label = name in self.columns.label_columns
-        if is_label and (remedy is None or remedy.startswith(("booleans", "dates"))):
-            advice = self.table.advice(
-                "leave out --task and --bounds and name the classes (--classes a,b,c), or count such cells "
-                f"as empty (--missing {shlex.quote(text[:40])})",
-                "correct it",
-            )
-            raise GraphError(f"{where}: {text[:40]!r} is not a number; {advice}")
-        if remedy is not None:
-            raise GraphError(
-                f"{where}: {text[:40]!r} is not a number; {self.table.advice(remedy, 'correct it')}"
-            )
-        advice = self.table.advice(
-            f"correct it, fill it (--missing {text[:40]!r} --fill {name}=0), list the column's values "
-            f"(--categorical), hash it (--hash {name}=16) or leave it out (--ignore {name})",
-            "correct it",
-        )
-        raise GraphError(f"{where}: {text[:40]!r} is not a number; {advice}")
-
-    def _raise_for_value(self, row: int, key: str, name: str) -> NoReturn:
-        """Raise GraphError with the reason why a label, a split or a categorical cell is invalid."""
-        where, text = self.table.place(row, name), self._cell_text(row, name)
-        if key == "split":
-            raise GraphError(
-                f"{where}: {text}; expected {', '.join(SPLITS)} (or 0, 1, 2) or an empty cell; correct "
-                f"it, or count it as empty (--missing){suggest(text[1:-1], SPLITS)}"
-            )
-        if self._has_columns and name in self.columns.label_columns:
-            raise GraphError(
-                f"{where}: {text} is not 0 or 1; correct it, or empty the cell: the row then has no label"
-            )
-        if key != "label":
-            values = list(self.columns.categorical[name])
-            listed = f"among its {len(values)} values" if len(values) > 1 else f"its one value, {values[0]!r}"
-            advice = self.table.advice(
-                "list it (--categorical), take such values as zeros (--unknown-category zeros), hash the "
-                f"column (--hash {name}=16) or empty the cell",
-                "correct it or empty the cell",
-            )
-            raise GraphError(f"{where}: {text} is not {listed}; {advice}{suggest(text[1:-1], values)}")
-        if self.columns.classes is not None:
-            names = list(self.columns.classes)
-            listed = f"among the {len(names)} classes" if len(names) > 1 else f"the one class, {names[0]!r}"
-            advice = self.table.advice(
-                _name_other_task(text[1:-1])
-                or "name all classes in order (--classes a,b,c) or empty the cell",
-                "correct it or empty the cell",
-            )
-            raise GraphError(f"{where}: {text} is not {listed}; {advice}{suggest(text[1:-1], names)}")
-        try:
-            negative = float(text[1:-1]) < 0
-        except ValueError:
-            negative = False
-        if negative:
-            raise GraphError(f"{where}: {text}; expected 0 or more; leave the cell empty for no label")
-        advice = _name_other_task(text[1:-1]) or "name the classes in order (--classes a,b,c)"
-        raise GraphError(f"{where}: {text} is not a class number; {advice}")
-
-    def _cell_text(self, row: int, name: str) -> str:
-        return repr((self.table.cell(self.connection, row, name) or "")[:40])
-
-
-def _name_other_task(text: str) -> str | None:
-    """What to do about a label that is a number or a list; None for one that looks like a class."""
-    number = text.strip().removesuffix("%").replace(",", ".")
-    with contextlib.suppress(ValueError):
-        if not float(number).is_integer():
-            return "a number is predicted with --task number --bounds a,b; for classes, name them (--classes)"
-    mark = next((mark for mark in ("|", ";") if mark in text), None)
-    if mark is None:
-        return None
-    separator = "" if mark == SEPARATOR else f" --separator {shlex.quote(mark)}"
-    return f"several labels a cell are read with --task labels{separator} --classes a,b,c"
 
 
 def missing_sql(cell: str) -> str:

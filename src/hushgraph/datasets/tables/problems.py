@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hushgraph.datasets.tables.cells import feature_sql
-from hushgraph.datasets.tables.findings import EXAMPLES, Listing
+from hushgraph.datasets.tables.findings import EXAMPLES, Listing, show_cell
 from hushgraph.datasets.tables.findings import Problem as Problem
 from hushgraph.datasets.tables.label_problems import Question
 from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
@@ -70,10 +70,10 @@ class _Finder(RecordFinder):
                 if name is None or name not in self.profiles[place]:
                     self._add_missing_role(place, role, name)
         for key in (*_LISTED, *LOOKED_UP["numbers"], *LOOKED_UP["dates"]):
+            known = {*self.profiles[0], "*"} | (set() if key in _LISTED else {*self.profiles[1]})
             for name in self.settings.get(key) or ():
-                if name not in self.profiles[0] and name != "*":
-                    what, near = f"no such column, given as {key}", suggest(name, self.profiles[0])
-                    self._add(0, name, what, 1, f"correct the name{near}", stops=True)
+                if name not in known:
+                    self._add_unknown(0, name, key)
 
     def _add_missing_role(self, place: int, role: str, name: str | None) -> None:
         what = f"no column {name!r}" if name else "none looks like it"
@@ -125,8 +125,7 @@ class _Finder(RecordFinder):
         name = self.roles.person
         profile = self._profile(0, name)
         if name is not None and profile is None:
-            near = suggest(name, self.profiles[0])
-            self._add(0, name, "no such column, given as person", 1, f"correct the name{near}", stops=True)
+            self._add_unknown(0, name, "person")
         if profile is None or not profile.empty:
             return
         rows = self._rows(f"NOT ({self._filled(profile)})")
@@ -183,13 +182,7 @@ class _Finder(RecordFinder):
         return any(name in rule or "*" in rule for rule in (*rules, self.rules.dates))
 
     def _add_texts(self, profile: Profile, count: int, condition: str) -> None:
-        values = [
-            str(text)
-            for (text,) in self.connection.execute(
-                f"SELECT DISTINCT CAST({profile.sql} AS VARCHAR) FROM raw_nodes WHERE {condition} "
-                f"ORDER BY 1 LIMIT {_MOST_TEXTS + 1}"
-            ).fetchall()
-        ]
+        values = self._values(profile, condition, most=_MOST_TEXTS + 1)
         examples = tuple(repr(text[:40]) for text in values[:EXAMPLES])
         what = f"{count:,} cells are not numbers"
         if len(values) > _MOST_TEXTS:
@@ -214,15 +207,12 @@ class _Finder(RecordFinder):
             outside = (
                 self._filled(profile) + f" AND CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(values)})"
             )
-            count = self._count(outside)
-            if count:
-                rule = self.settings.get("unknown_category", "refuse")
-                advice = f"they become {rule} (unknown_category)"
-                if rule == "refuse":
-                    advice = "list them, or give --unknown-category zeros"
-                examples = self._examples(profile, outside)
-                what = f"{count:,} cells hold a value that is not listed"
-                self._add(0, name, what, count, advice, examples, stops=rule == "refuse")
+            rule = self.settings.get("unknown_category", "refuse")
+            advice = f"they become {rule} (unknown_category)"
+            if rule == "refuse":
+                advice = "list them, or give --unknown-category zeros"
+            what = "{} cells hold a value that is not listed"
+            self._report(profile, outside, what, advice, stops=rule == "refuse")
 
     def check_edges(self) -> None:
         """Ends that are no node, self-loops, repeats, directions, and columns that are not read."""
@@ -305,7 +295,7 @@ class _Finder(RecordFinder):
             f"SELECT {names}, count(*) OVER () FROM {linked} WHERE {unknown} ORDER BY row_no LIMIT {EXAMPLES}"
         ).fetchall()
         if rows:
-            examples = tuple("empty" if text is None else repr(text[:40]) for text, _ in rows)
+            examples = tuple(show_cell(text) for text, _ in rows)
             what = f"{_edges(rows[0][1])} that name no declared place"
             self._add(1, "", what, int(rows[0][1]), "dropped; add the place to the list (--places)", examples)
         return True
@@ -316,7 +306,7 @@ class _Finder(RecordFinder):
             f"SELECT CASE WHEN u IS NULL THEN u_text ELSE w_text END FROM {linked} WHERE u IS NULL OR w IS "
             f"NULL ORDER BY row_no LIMIT {EXAMPLES}"
         ).fetchall()
-        examples = tuple("empty" if text is None else repr(text[:40]) for (text,) in texts)
+        examples = tuple(show_cell(text) for (text,) in texts)
         is_dropped = self.settings.get("unknown_ids") == "drop"
         advice = (
             "dropped (unknown_ids)"

@@ -15,8 +15,9 @@ from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.edge_table import EdgeTable
 from hushgraph.datasets.tables.files import TableFiles, find_tables
 from hushgraph.datasets.tables.node_table import LabelKind, NodeTable
+from hushgraph.datasets.tables.opening import open_table
 from hushgraph.datasets.tables.records import build_relations, check_columns
-from hushgraph.datasets.tables.table import Table, open_table
+from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError, InputError, MissingSplitError
 from hushgraph.graph.columns import Columns, looks_like_split
 
@@ -49,7 +50,7 @@ def arrays_from_tables(
         and row. The temporary folder is removed in any case.
     """
     with open_database() as (connection, folder):
-        files = find_tables(data, connection, folder)
+        files = find_tables(data, connection, folder, columns=columns, needs_split=splits)
         given = files.columns_with(columns)
         nodes, edges = open_pair(connection, files, given, is_fixed=isinstance(columns, Columns))
         is_rest = given.features is None
@@ -84,6 +85,7 @@ def arrays_from_tables(
             integer_ids=integer_ids,
             num_classes=num_classes,
             kind=kind,
+            edge_names=tuple(name for each in edges for name in each.names),
         )
         arrays = reader.arrays()
         arrays |= _read_edges(connection, edges, nodes, given, arrays)
@@ -148,6 +150,7 @@ def open_pair(
 ) -> tuple[Table, tuple[Table, ...]]:
     """Open the table of nodes and the tables of edges: one, or one for each relation that has a name."""
     options: dict[str, Any] = {"delimiter": columns.delimiter, "is_fixed": is_fixed}
+    options["origins"] = files.origins
     nodes = open_table(connection, files.nodes, role="nodes", title=files.titles.get("nodes"), **options)
     if not files.relations:
         title = files.titles.get("edges")

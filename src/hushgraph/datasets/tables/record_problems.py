@@ -7,17 +7,16 @@ from typing import Any
 
 from hushgraph._text import join_list, join_pair
 from hushgraph.datasets.tables.cells import feature_sql, time_sql
-from hushgraph.datasets.tables.findings import EXAMPLES
 from hushgraph.datasets.tables.label_problems import LabelFinder
 from hushgraph.datasets.tables.profile import Profile, list_sql
 from hushgraph.errors import InputError
-from hushgraph.graph.cell_rules import rule_for, suggest
+from hushgraph.graph.cell_rules import rule_for
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.records import EdgeWeight
 
 # More different values than this in a column of edges are no kinds of records.
 _MOST_KINDS = 12
-PROPOSED_PLACES = "hash:1024"
+PROPOSED_PLACES = "hash:65536"
 """What is proposed where every record names a node and something that is none."""
 _RECORDS = ("edge_weight", "edge_date", "since", "until", "half_life", "relation", "places")
 
@@ -44,13 +43,13 @@ class RecordFinder(LabelFinder):
             profile = self._find_declared(declared.edge_date, "edge_date")
             if profile is not None:
                 time = time_sql(profile.sql, rule_for(self.rules.date_format, declared.edge_date))
-                self._report(profile, f"{time} IS NULL", "{} without a date", "dropped")
+                self._report_records(profile, f"{time} IS NULL", "without a date", "dropped")
         for name, values in declared.relation.items():
             profile = self._find_declared(name, "relation")
             if profile is not None:
                 other = f"COALESCE(CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(values)}), true)"
                 advice = "dropped; declare its relation (--relation) to read it"
-                self._report(profile, other, "{} of a relation that is not declared", advice)
+                self._report_records(profile, other, "of a relation that is not declared", advice)
 
     def _check_weights(self, weight: EdgeWeight) -> None:
         name = str(weight.column)
@@ -59,30 +58,23 @@ class RecordFinder(LabelFinder):
             return
         value = feature_sql(self.rules, name, profile.sql)
         not_number = f"{value} IS NULL OR NOT isfinite({value})"
-        self._report(profile, not_number, "{} without a finite weight", "counted as 0: they cast nothing")
+        self._report_records(
+            profile, not_number, "without a finite weight", "counted as 0: they cast nothing"
+        )
         negative = f"{value} < 0 AND isfinite({value})"
         advice = "counted as 0: weights have no sign; a declared relation for each sign keeps both"
-        self._report(profile, negative, "{} with a weight below 0", advice)
+        self._report_records(profile, negative, "with a weight below 0", advice)
 
     def _find_declared(self, name: str, key: str) -> Profile | None:
         """The column that a setting names; a problem where there is none."""
         profile = self._profile(1, name)
         if profile is None:
-            near = suggest(name, self.profiles[1])
-            self._add(1, name, f"no such column, given as {key}", 1, f"correct the name{near}", stops=True)
+            self._add_unknown(1, name, key)
         return profile
 
-    def _report(self, profile: Profile, condition: str, what: str, remedy: str) -> None:
-        (count,) = self.connection.execute(f"SELECT count(*) FROM raw_edges WHERE {condition}").fetchone()
-        if not count:
-            return
-        cells = self.connection.execute(
-            f"SELECT CAST({profile.sql} AS VARCHAR) FROM raw_edges WHERE {condition} ORDER BY rowid LIMIT "
-            f"{EXAMPLES}"
-        ).fetchall()
-        examples = tuple("empty" if text is None else repr(text[:40]) for (text,) in cells)
-        records = "1 record" if count == 1 else f"{count:,} records"
-        self._add(1, profile.name, what.format(records), int(count), remedy, examples)
+    def _report_records(self, profile: Profile, condition: str, what: str, remedy: str) -> None:
+        one = self._count(condition, 1) == 1
+        self._report(profile, condition, f"{{}} record{'' if one else 's'} {what}", remedy, place=1)
 
     def propose_records(self) -> None:
         """Columns of edges that nothing reads: propose a weight and a relation, name the flags of others.
@@ -108,7 +100,7 @@ class RecordFinder(LabelFinder):
                 )
                 self._add(1, name, "says when a record was made", 1, advice)
             elif 1 < profile.distinct <= _MOST_KINDS and not self.settings.get("relation"):
-                kinds = self._list_kinds(profile)
+                kinds = self._values(profile, place=1)
                 flag = f"--relation {shlex.quote(join_pair(name, join_list(kinds, '|')))}"
                 what = f"says of which of {len(kinds)} kinds a record is"
                 self._propose("relation", {name: kinds}, name, what, flag)
@@ -129,14 +121,6 @@ class RecordFinder(LabelFinder):
         time = time_sql(profile.sql, rule_for(self.rules.date_format, profile.name))
         (dates,) = self.connection.execute(f"SELECT count({time}) FROM raw_edges").fetchone()
         return int(dates) * 10 >= profile.filled * 9
-
-    def _list_kinds(self, profile: Profile) -> list[str]:
-        """The different values of a column of edges in order, without empty ones."""
-        texts = self.connection.execute(
-            f"SELECT DISTINCT CAST({profile.sql} AS VARCHAR) FROM raw_edges WHERE {self._filled(profile)} "
-            "ORDER BY 1"
-        ).fetchall()
-        return [str(text) for (text,) in texts]
 
     @property
     def declared_columns(self) -> tuple[str, ...]:

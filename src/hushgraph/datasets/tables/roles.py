@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,88 +20,43 @@ _LABELS = (
 )
 _SOURCES = ("source", "src", "from", "sender", "u", "start", "source_id", "from_id", "src_id")
 _TARGETS = ("target", "dst", "to", "receiver", "v", "end", "target_id", "to_id", "dst_id", "dest")
+
+
+def _words(text: str) -> set[str]:
+    return set(text.split())
+
+
 # Words in names such as `account_from`, `nameOrig` or `PayerID`.
-_SOURCE_WORDS = {
-    *[
-        "source",
-        "src",
-        "from",
-        "sender",
-        "payer",
-        "orig",
-        "origin",
-        "start",
-        "caller",
-        "debtor",
-        "buyer",
-        "follower",
-        "giver",
-        "von",
-    ]
-}
-_TARGET_WORDS = {
-    *[
-        "target",
-        "dst",
-        "dest",
-        "destination",
-        "to",
-        "receiver",
-        "recipient",
-        "payee",
-        "end",
-        "callee",
-        "creditor",
-        "seller",
-        "beneficiary",
-        "followee",
-        "nach",
-    ]
-}
+_SOURCE_WORDS = _words(
+    "source src from sender payer orig origin start caller debtor buyer follower giver von"
+)
+_TARGET_WORDS = _words(
+    """
+    target dst dest destination to receiver recipient payee end callee creditor seller
+    beneficiary followee nach
+    """
+)
 _IDS = ("id", "node", "node_id", "key", "uid")
 _ID_NAME = re.compile(r"(^|[^a-z])(id|uuid|guid|key)$")
 _ID_WORDS = {"id", "uuid", "guid", "key", "no", "nr", "number", "iban"}
 # Words in names of columns of edges that say how much a record counts.
-_WEIGHT_WORDS = {
-    *["weight", "weights", "w", "strength", "count", "counts", "amount", "amt", "value", "sum", "total"],
-    *["price", "paid", "cost", "volume", "quantity", "qty", "times", "frequency", "freq", "duration"],
-    *["seconds", "minutes", "hours", "messages", "betrag"],
-}
+_WEIGHT_WORDS = _words(
+    """
+    weight weights w strength count counts amount amt value sum total price paid cost volume
+    quantity qty times frequency freq duration seconds minutes hours messages betrag
+    """
+)
 # Whole numbers under such a name are codes rather than amounts.
-_CODE_WORDS = {
-    *[
-        "code",
-        "type",
-        "kind",
-        "category",
-        "zip",
-        "zipcode",
-        "postcode",
-        "plz",
-        "postal",
-        "sector",
-        "branch",
-        "region",
-        "country",
-        "segment",
-    ]
-}
+_CODE_WORDS = _words(
+    """
+    code type kind category zip zipcode postcode plz postal sector branch region country
+    segment
+    """
+)
 # Words in names such as `owner_id` or `CustomerNo`: several rows may be of one of them.
-_PERSON_WORDS = {
-    *[
-        "person",
-        "owner",
-        "customer",
-        "client",
-        "holder",
-        "cardholder",
-        "user",
-        "member",
-        "patient",
-        "household",
-        "subscriber",
-    ]
-}
+_PERSON_WORDS = _words(
+    "person owner customer client holder cardholder user member patient household subscriber"
+)
 # Rows of one person, on average, up to which a column of few values is no category; and the part of values
 # that may differ: a few people of one name are not one person.
 _ROWS_OF_A_PERSON, _MOST_DIFFERENT = 20, 0.95
@@ -149,6 +104,7 @@ class RoleGuess:
         nodes, edges: the profiles of the columns.
         given: the roles that are given, which no guess replaces.
         formats: "number", "boolean" or "date" for columns that are written in a special way.
+        amounts: columns of edges that are numbers written in a special way.
     """
 
     def __init__(
@@ -158,9 +114,10 @@ class RoleGuess:
         edges: Mapping[str, Profile],
         given: Mapping[str, Any],
         formats: Mapping[str, str],
+        amounts: Collection[str],
     ) -> None:
         self.connection, self.nodes, self.edges = connection, nodes, edges
-        self.given, self.formats = given, formats
+        self.given, self.formats, self.amounts = given, formats, amounts
         self.looked_up: list[str] = []
 
     def guess(self) -> Roles:
@@ -185,7 +142,7 @@ class RoleGuess:
         if hashed or any(words[name] != "another split" for name in ignored):
             self.looked_up.append("roles")
         ends = {source: "source", target: "target"}
-        edge_words = {name: ends.get(name) or _name_edge_column(self.edges[name]) for name in self.edges}
+        edge_words = {name: ends.get(name) or self._name_edge_column(self.edges[name]) for name in self.edges}
         return Roles(
             nodes=words,
             edges=edge_words,
@@ -233,6 +190,12 @@ class RoleGuess:
             return "category" if is_code and _CODE_WORDS & _split_words(name) else "number"
         is_category = profile.distinct <= MOST_CATEGORIES and profile.distinct * 2 <= profile.filled
         return "category" if is_category else "text"
+
+    def _name_edge_column(self, profile: Profile) -> str:
+        """What another column of the edge table looks like."""
+        if not (profile.is_number or profile.name in self.amounts):
+            return "text"
+        return "weight" if is_amount(profile.name) else "number"
 
     def _find_person(self, without: set[str | None]) -> str | None:
         """A column named like a person, in which values repeat: several nodes of one person."""
@@ -331,11 +294,9 @@ class RoleGuess:
         return {end: float(share or 0) for end, share in zip(ends, shares, strict=True)}
 
 
-def _name_edge_column(profile: Profile) -> str:
-    """Return what another column of the edge table looks like."""
-    if profile.is_number and _WEIGHT_WORDS & _split_words(profile.name):
-        return "weight"
-    return "number" if profile.is_number else "text"
+def is_amount(name: str) -> bool:
+    """Whether a column of edges is named like something that says how much a record counts."""
+    return bool(_WEIGHT_WORDS & _split_words(name))
 
 
 def find_named(columns: Iterable[str], names: tuple[str, ...]) -> str | None:

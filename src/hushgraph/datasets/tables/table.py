@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hushgraph.datasets.paths import check_is_file, format_path
+from hushgraph.datasets.paths import format_path
 from hushgraph.errors import GraphError
 from hushgraph.graph.columns import suggest
 
-_DELIMITERS = (",", ";", "\t", "|")
 _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*")
 _INTEGERS = re.compile(r"(TINY|SMALL|BIG)?INT(EGER)?|U(TINYINT|SMALLINT|INTEGER)")
 _FLOATS = ("FLOAT", "DOUBLE")
@@ -24,12 +23,25 @@ _FLOATS = ("FLOAT", "DOUBLE")
 _GUESSED = re.compile(r"BOOLEAN|DECIMAL\(.*|DATE|TIME.*")
 _TEXTS = re.compile(r"VARCHAR|ENUM\(.*|UUID|DATE|TIMESTAMP.*|TIME.*")
 _TIMES = re.compile(r"DATE|TIMESTAMP.*")
-_MAGIC = b"PAR1"
 # What DuckDB calls the number of a row in its Parquet file.
 _ROW_NUMBER = "file_row_number"
 # The columns whose default name is their role.
 _DEFAULTS = ("id", "label", "source", "target")
-_FIXED = "a run keeps the columns of its training"
+FIXED = "a run keeps the columns of its training"
+
+
+class Origin(NamedTuple):
+    """Where the rows of Parquet files that Spark wrote are from.
+
+    Attributes:
+        name: what messages call it.
+        is_text: whether it is CSV, whose cells are text.
+        rows: how many were written, all of which must be here.
+    """
+
+    name: str
+    is_text: bool
+    rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +59,7 @@ class Table:
         parts: the files of a table of several, in order; empty for one file.
         num_rows: how many rows a Parquet file has; unknown for CSV.
         relation: of a table of edges: the relation that all its records are of; None where it has no name.
+        origin: of a folder of files that Spark wrote.
     """
 
     path: Path
@@ -59,17 +72,20 @@ class Table:
     parts: tuple[Table, ...] = ()
     num_rows: int | None = None
     relation: str | None = None
+    origin: Origin | None = None
 
     @property
     def shown(self) -> str:
         """What messages call it."""
-        return format_path(self.path) if self.title is None else self.title
+        name = format_path(self.path) if self.origin is None else self.origin.name
+        return name if self.title is None else self.title
 
     @property
     def short_name(self) -> str:
         """What messages call it where the folder is clear."""
         more = f" and {len(self.parts) - 1} more" if len(self.parts) > 1 else ""
-        return self.title or self.path.name + more
+        name = self.path.name if self.origin is None else self.origin.name
+        return self.title or name + more
 
     @property
     def rows(self) -> str:
@@ -81,7 +97,7 @@ class Table:
         """SQL of its rows without numbers, which is faster; its parameters are `patterns`."""
         if not self.parts:
             columns = ", ".join(f"c{number}" for number in range(len(self.names)))
-            return f"{self._reader} AS t({columns})"
+            return f"{self.reader} AS t({columns})"
         # Columns may be in another order in each file.
         selects = [
             f"SELECT {', '.join(f'{part.sql_name(name)} AS {self.sql_name(name)}' for name in self.names)} "
@@ -98,10 +114,12 @@ class Table:
     @property
     def pattern(self) -> str:
         """The path with wildcards escaped for DuckDB, so that it matches no other file."""
-        return re.sub(r"([\[*?])", r"[\1]", str(self.path.absolute()))
+        files = "" if self.origin is None else "/*.parquet"
+        return re.sub(r"([\[*?])", r"[\1]", str(self.path.absolute())) + files
 
     @property
-    def _reader(self) -> str:
+    def reader(self) -> str:
+        """SQL that reads its file."""
         if self.delimiter is None:
             return "read_parquet(?, hive_partitioning = false)"
         columns = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(self.names)))
@@ -149,14 +167,15 @@ class Table:
             is_default = role in _DEFAULTS and name == role
             what = f"no column {name!r}" + ("" if is_default else f", given as {role}")
             if self.is_fixed:
-                what += f"; add or rename it ({_FIXED})"
+                what += f"; add or rename it ({FIXED})"
             elif is_default:
                 what += f"; name yours with --{name} (columns.{name})"
             raise GraphError(f"{self._header()}: {what}{near}")
 
     def check_number(self, name: str) -> None:
         """Raise GraphError if the type of a column is not numeric; cells of CSV are checked later."""
-        if self.delimiter is None and _NUMBERS.fullmatch(self.type_of(name)) is None:
+        is_text = self.delimiter is not None or (self.origin is not None and self.origin.is_text)
+        if not is_text and _NUMBERS.fullmatch(self.type_of(name)) is None:
             raise GraphError(
                 f"{self.shown}: column {name!r} holds {self.type_of(name)[:40]}; expected "
                 "numbers; "
@@ -237,7 +256,7 @@ class Table:
 
     def advice(self, by_flags: str, in_file: str) -> str:
         """Return the advice about a column: to use flags, or to change the file if columns are fixed."""
-        return f"{in_file} ({_FIXED})" if self.is_fixed else by_flags
+        return f"{in_file} ({FIXED})" if self.is_fixed else by_flags
 
     def execute(self, connection: Any, write_sql: Callable[[Table], str]) -> Table:
         """Execute SQL that reads this table; return it with the options that let DuckDB read it."""
@@ -251,8 +270,9 @@ class Table:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether `read_rows` can read it: Parquet, whose rows have numbers in their file."""
-        return self.delimiter is None and _ROW_NUMBER not in self.names
+        """Whether `read_rows` can read it: files of Parquet, where rows have numbers; no folders."""
+        is_file = all(part.origin is None for part in self.parts or (self,))
+        return is_file and self.delimiter is None and _ROW_NUMBER not in self.names
 
     def count_rows(self) -> int:
         """How many rows a Parquet table has."""
@@ -273,7 +293,7 @@ class Table:
         import duckdb
 
         columns = ", ".join(f"c{number}" for number in range(len(self.names)))
-        reader = f"{self._reader[:-1]}, {_ROW_NUMBER} = true) AS t({columns}, {_ROW_NUMBER})"
+        reader = f"{self.reader[:-1]}, {_ROW_NUMBER} = true) AS t({columns}, {_ROW_NUMBER})"
         chosen = ", ".join(self.sql_name(name) for name in names)
         sql = f"SELECT {chosen} FROM {reader} WHERE {_ROW_NUMBER} >= {begin} AND {_ROW_NUMBER} < {end}"
         try:
@@ -304,7 +324,7 @@ class Table:
         table = replace(self, has_mixed_line_ends=True)
         # After a lone CR, DuckDB would drop the first character of the line.
         with contextlib.suppress(duckdb.Error):
-            count = f"SELECT count(*) FROM {table._reader}"
+            count = f"SELECT count(*) FROM {table.reader}"
             if "\r" not in ends and connection.execute(count, [table.pattern]).fetchone() == (rows,):
                 return table
         raise GraphError(f"{self.shown}: mixed line endings; save it with one kind, LF or CRLF") from None
@@ -334,7 +354,7 @@ class Table:
             lines = csv.reader(file, delimiter=self.delimiter or ",", strict=True)
             try:
                 for cells in lines:
-                    column = next((n for n, cell in enumerate(cells) if not _is_utf8(cell)), None)
+                    column = next((n for n, cell in enumerate(cells) if not is_utf8(cell)), None)
                     if column is not None:
                         raise GraphError(
                             f"{name} line {begin}, column {self._nth(column)}: not UTF-8; save it as UTF-8"
@@ -355,171 +375,6 @@ class Table:
         return repr(self.names[column]) if column < len(self.names) else str(column + 1)
 
 
-def open_table(
-    connection: Any,
-    path: Path | Sequence[Path],
-    *,
-    delimiter: str | None,
-    role: str,
-    is_fixed: bool = False,
-    title: str | None = None,
-) -> Table:
-    """Open a table and read its header or schema; files that are no table raise GraphError.
-
-    Args:
-        connection: a DuckDB connection.
-        path: its file, or several with the same columns, in any order.
-        delimiter: of CSV. Without one, each file is read by its own first line, the names of its columns,
-            which are public. Lines of data decide nothing.
-        role: what messages call it.
-        is_fixed, title: as in `Table`.
-    """
-    paths = [path] if isinstance(path, Path) else list(path)
-    tables = [
-        _open_file(connection, each, delimiter=delimiter, role=role, is_fixed=is_fixed) for each in paths
-    ]
-    first, *others = tables
-    for other in others:
-        _check_fits(first, other)
-    return replace(first, parts=tuple(tables) if others else (), title=title, num_rows=first.num_rows)
-
-
-def _open_file(connection: Any, path: Path, *, delimiter: str | None, role: str, is_fixed: bool) -> Table:
-    try:
-        check_is_file(path)
-        ending = path.suffix.casefold()
-        if ending == ".parquet":
-            return replace(_open_parquet(connection, path), is_fixed=is_fixed)
-        if ending not in (".csv", ".tsv", ".txt"):
-            raise GraphError(f"unknown kind of table for {role}; expected .parquet, .csv, .tsv or .txt")
-        names, delimiter = _read_csv_header(path, delimiter, is_fixed)
-    except OSError as error:
-        raise GraphError(f"{format_path(path)}: cannot be read ({error.strerror})") from None
-    except GraphError as error:
-        raise GraphError(f"{format_path(path)}: {error}") from None
-    return Table(
-        path=path,
-        names=tuple(names),
-        types=("VARCHAR",) * len(names),
-        delimiter=delimiter,
-        is_fixed=is_fixed,
-    )
-
-
-def _check_fits(first: Table, other: Table) -> None:
-    """Raise GraphError unless two files can be parts of one table."""
-    if (first.delimiter is None) != (other.delimiter is None):
-        raise GraphError(
-            f"{other.shown}: Parquet and CSV in one table, with {first.shown}; store all files as one of them"
-        )
-    for here, there in ((first, other), (other, first)):
-        missing = [name for name in here.names if name not in there.names]
-        if missing:
-            own = [name for name in there.names if name not in here.names]
-            holds = f", and has {own[0]!r}, which {here.shown} has not" if own else ""
-            near = suggest(missing[0], own)
-            raise GraphError(
-                f"{there.shown}: no column {missing[0]!r}, which {here.shown} has{holds}; name the columns "
-                f"of all files alike{near}"
-            )
-    for name in first.names:
-        kinds = first.type_of(name), other.type_of(name)
-        if kinds[0] != kinds[1] and not (first.is_integer(name) and other.is_integer(name)):
-            raise GraphError(
-                f"{other.shown}: column {name!r} holds {kinds[1][:40]}, and {kinds[0][:40]} in "
-                f"{first.shown}; store one type in all files"
-            )
-
-
-def _open_parquet(connection: Any, path: Path) -> Table:
-    import duckdb
-
-    with path.open("rb") as file:
-        begin = file.read(4)
-        if begin == b"":
-            raise GraphError("the file is empty; expected Parquet")
-        file.seek(-min(4, path.stat().st_size), 2)
-        if begin != _MAGIC or file.read(4) != _MAGIC:
-            raise GraphError("not a Parquet file, or cut short; a CSV file must have the ending .csv")
-    table = Table(path=path, names=(), types=(), delimiter=None)
-    try:
-        columns = connection.execute(f"DESCRIBE SELECT * FROM {table._reader}", [table.pattern]).fetchall()
-    except duckdb.Error as error:
-        reason = " ".join(str(error).split("\n")[0].split())[:120]
-        raise GraphError(f"damaged Parquet ({reason}); write it again") from None
-    (rows,) = connection.execute(
-        "SELECT sum(num_rows) FROM parquet_file_metadata(?)", [table.pattern]
-    ).fetchone()
-    return Table(
-        path=path,
-        names=tuple(row[0] for row in columns),
-        types=tuple(row[1] for row in columns),
-        delimiter=None,
-        num_rows=int(rows),
-    )
-
-
-def _read_csv_header(path: Path, delimiter: str | None, is_fixed: bool) -> tuple[list[str], str]:
-    """Return the names of the columns of a CSV file and its delimiter, from its first line alone."""
-    with path.open("rb") as file:
-        begin = file.read(4)
-    if begin == b"":
-        raise GraphError("the file is empty; expected column names in line 1")
-    if begin == _MAGIC:
-        raise GraphError("this is a Parquet file; give it the ending .parquet")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline(1 << 22)
-    except UnicodeDecodeError:
-        # Text is decoded in blocks: the error may be far below the header. Reading the rows reports it.
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            first = file.readline(1 << 22)
-    if not _is_utf8(first):
-        raise GraphError("line 1 is not UTF-8; save the file as UTF-8")
-    usual = "\t" if path.suffix.casefold() == ".tsv" else ","
-    if first.strip() == "":
-        raise GraphError("line 1 is empty; expected column names")
-    chosen = delimiter or usual
-    fitting = [each for each in _DELIMITERS if each != chosen and _count_columns(first, each) > 1]
-    if fitting and _count_columns(first, chosen) < 2:
-        if delimiter is not None or len(fitting) > 1:
-            raise GraphError(_explain_one_column(delimiter, usual, fitting, is_fixed))
-        chosen = fitting[0]
-    try:
-        names = next(csv.reader([first], delimiter=chosen, strict=True))
-    except csv.Error as error:
-        raise GraphError(f"line 1 is not CSV ({error}); correct its quotes") from None
-    if not any(name.strip() for name in names):
-        raise GraphError("line 1 is empty; expected column names")
-    if "" in names:
-        number = names.index("") + 1
-        raise GraphError(f"line 1: column {number} has no name; name it, or write the file without an index")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise GraphError(f"line 1: two columns are called {twice!r}; rename one")
-    return names, chosen
-
-
-def _count_columns(line: str, delimiter: str) -> int:
-    """Return how many columns a header has by a delimiter; 0 if it is not CSV by it."""
-    try:
-        return len(next(csv.reader([line], delimiter=delimiter, strict=True), []))
-    except csv.Error:
-        return 0
-
-
-def _explain_one_column(delimiter: str | None, usual: str, others: list[str], is_fixed: bool) -> str:
-    """Say that a header is one column by its delimiter, and what to do."""
-    shown = ["tab" if each == "\t" else repr(each) for each in others]
-    what = f"line 1 is one column with delimiter {delimiter or usual!r}, and holds {' and '.join(shown)}"
-    if is_fixed:
-        return f"{what}; write it with {delimiter or usual!r} ({_FIXED})"
-    if delimiter is None:
-        return f"{what}; give --delimiter {shown[0]}"
-    if len(others) == 1:
-        return f"{what}; leave out --delimiter: each file is then read by its own first line"
-    return f"{what}; give --delimiter {shown[0]}"
-
-
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """Return whether a text that was read with `surrogateescape` is UTF-8."""
     return not any("\ud800" <= c <= "\udfff" for c in text) if not text.isascii() else True

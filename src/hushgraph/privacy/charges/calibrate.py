@@ -44,13 +44,10 @@ def calibrate(
         (1.688, 41.345)
     """
     from hushgraph.accounting.accountants import gaussian_shift
-    from hushgraph.accounting.calibrate import smallest_scale
+    from hushgraph.accounting.calibrate import check_budget, smallest_scale
 
     _check_split(charges, shares)
-    if not 0.0 < budget < math.inf:
-        raise PlanError(f"epsilon={budget}: expected a finite number above 0.")
-    if not 0.0 < delta < 1.0:
-        raise PlanError(f"delta={delta}: expected a probability above 0 and below 1; use 1 / (10 N).")
+    check_budget(budget, delta)
     total = gaussian_shift(budget, delta) / math.sqrt(math.fsum(shares))
     shifts = [total * math.sqrt(share) for share in shares]
     if all(charge.rate == 1.0 for charge in charges):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hushgraph._validate import as_float, show_value
-from hushgraph.accounting.events import Draw, Event
 from hushgraph.errors import BudgetExceededError, PlanError
 from hushgraph.privacy.changes import row_emptied
 from hushgraph.privacy.charges import ScalingCharge, list_events
@@ -34,8 +32,18 @@ def calibrate_steps(plan: _Plan, epsilon: float) -> _Plan:
         raise PlanError("steps=0: expected at least one step to calibrate noise for; give steps")
     if plan.scaling_charge is not None:
         return _calibrate_with_scaling(plan, epsilon)
-    n = plan.changed_trees
-    wanted = _find_noise(plan.draw, n, plan.steps, epsilon, plan.delta, plan.accountant)
+    # Imported here: reading a plan should not wait for the accountants' libraries.
+    from hushgraph.accounting.calibrate import smallest_noise
+
+    n, delta, accountant = plan.changed_trees, plan.delta, plan.accountant
+    wanted = smallest_noise(
+        draw=plan.draw,
+        changed_trees=n,
+        steps=plan.steps,
+        epsilon=epsilon,
+        delta=delta,
+        accountant=accountant,
+    )
     # The noise is chosen as a multiple of 2n, which may lose the last bits: err upwards until it is safe.
     for margin in _MARGINS:
         noisy = plan.with_paper_noise(wanted / (2 * n) * (1.0 + margin))
@@ -75,8 +83,11 @@ def fit_steps(plan: _Plan, epsilon: float) -> _Plan:
             f"sigma_over_clip={plan.sigma_over_clip}: expected a positive number; without noise no "
             "finite epsilon pays for a step"
         )
+    from hushgraph.accounting.calibrate import most_steps
+
     [(event, _)] = list_events([plan.step_charge.once])
-    fitted = replace(plan, steps=_find_steps(event, epsilon, plan.delta, plan.accountant))
+    steps = most_steps(event=event, epsilon=epsilon, delta=plan.delta, accountant=plan.accountant)
+    fitted = replace(plan, steps=steps)
     if plan.num_scaled:
         fitted = _fit_steps_beside_scaling(fitted, epsilon)
     while fitted.steps > 0 and fitted.epsilon > epsilon:
@@ -143,33 +154,6 @@ def add_evaluation(plan: _Plan, num_tables: int) -> _Plan:
     raise PlanError(
         f"epsilon={bare.epsilon}: no noise near {noise:.6g} is confirmed to cover figures; take another"
     )
-
-
-# Runs that differ in their seed alone ask for the same noise, or the same steps.
-@lru_cache(maxsize=256)
-def _find_noise(
-    draw: Draw, changed_trees: int, steps: int, epsilon: float, delta: float, accountant: str
-) -> float:
-    """The smallest sigma / C."""
-    # Imported here: reading a plan should not wait for the accountants' libraries.
-    from hushgraph.accounting.calibrate import smallest_noise
-
-    return smallest_noise(
-        draw=draw,
-        changed_trees=changed_trees,
-        steps=steps,
-        epsilon=epsilon,
-        delta=delta,
-        accountant=accountant,
-    )
-
-
-@lru_cache(maxsize=256)
-def _find_steps(event: Event, epsilon: float, delta: float, accountant: str) -> int:
-    """The most steps."""
-    from hushgraph.accounting.calibrate import most_steps
-
-    return most_steps(event=event, epsilon=epsilon, delta=delta, accountant=accountant)
 
 
 def _choose_scaling(num_scaled: int, shift: float, epsilon: float) -> dict[str, Any]:
