@@ -6,7 +6,7 @@
 Tasks, owners of edges, kinds of identifiers, scaling, column rules and kinds of records take turns. Both runs
 draw their keys from one stream that follows from the number of the setting. Compared are the boards, the
 histograms and the tables of figures, bit for bit; weights and predictions, by their largest difference; and
-what the ledgers charge. Arrays of all sizes are in files, and reads are sorted in several passes.
+what the ledgers charge. Arrays of all sizes are in files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ import torch
 import hushgraph as hg
 from hushgraph import _arrays
 from hushgraph._files import read_tensors
-from hushgraph.graph import reads
 from hushgraph.noise.normal import KEY_BYTES
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.consistency import BOARD_FILES
@@ -179,13 +178,13 @@ def test_keys(number: int) -> Iterator[None]:
 
 @contextmanager
 def small_files() -> Iterator[None]:
-    """Keep arrays of all sizes in files, and sort reads in several passes."""
-    real = _arrays._LEAST_MAPPED, reads._most_sorted
-    _arrays._LEAST_MAPPED, reads._most_sorted = 1, lambda disk, itemsize: 400
+    """Keep arrays of all sizes in files."""
+    real = _arrays._LEAST_MAPPED
+    _arrays._LEAST_MAPPED = 1
     try:
         yield
     finally:
-        _arrays._LEAST_MAPPED, reads._most_sorted = real
+        _arrays._LEAST_MAPPED = real
 
 
 def run_both(folder: Path, number: int, engine: str = "duckdb") -> dict[str, Any]:

@@ -21,7 +21,7 @@ PACKAGE = ROOT / "src" / "hushgraph"
 # Rooms on one line do not import each other. Names with a leading "/" are modules at the root.
 FLOW = (
     ("/errors",),
-    ("/_arrays", "/_files", "/_stores", "/_text", "/_validate"),
+    ("/_arrays", "/_files", "/_stores", "/_text", "/_threads", "/_validate"),
     ("tasks",),
     ("accounting", "graph"),
     ("privacy",),

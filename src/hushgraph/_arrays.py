@@ -28,7 +28,8 @@ class Disk:
     Attributes:
         folder: on the disk for their files, which have no names and are gone with the arrays, also after a
             kill.
-        memory: bytes that sorting and a database may use.
+        memory: bytes that a database may use; each array that is looked up in any order takes a quarter of it
+            at most.
     """
 
     folder: Path
@@ -61,6 +62,13 @@ def empty(shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if disk is None or size < _LEAST_MAPPED or kind.hasobject:
         return np.empty(shape, kind)
     return _map(disk.folder, shape, kind, size)
+
+
+def looked_up(shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array whose rows are read in any order: in memory where that takes a quarter of it at most."""
+    disk, kind = _current.get(), np.dtype(dtype)
+    is_small = disk is None or 4 * int(np.prod(shape, dtype=np.int64)) * kind.itemsize <= disk.memory
+    return np.empty(shape, kind) if is_small else empty(shape, kind)
 
 
 def zeros(shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -8,9 +8,12 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from hushgraph.errors import RunError, WriteError
 
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SUM = "sum"
+# What files call the types of arrays.
+_KINDS = {"float32": "F32", "int64": "I64", "uint8": "U8"}
+Buffer = bytes | memoryview
 # How a system answers that does not know unnamed files, or whose file system has none.
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 
@@ -85,22 +91,23 @@ def name_file(file: BinaryIO, path: Path) -> None:
         os.close(folder)
 
 
-def write_once(path: Path, content: bytes, announce: Callable[[], None]) -> None:
+def write_once(path: Path, content: Sequence[Buffer], announce: Callable[[], None]) -> None:
     """Write a file that must never be made a second time.
 
     Args:
         path: of the file, which is not there yet.
-        content: of the file.
+        content: of the file, in parts.
         announce: notes down that the file leaves the process. It is called before any name on disk leads to
             the content, and after everything that may fail for want of space, where the file system allows.
     """
     with open_unnamed(path.parent) as file:
         if file is None:
             announce()
-            write_whole(path, content)
+            with whole_file(path) as draft:
+                draft.writelines(content)
             return
         try:
-            file.write(content)
+            file.writelines(content)
             file.flush()
             os.fsync(file.fileno())
         except OSError as error:
@@ -211,6 +218,47 @@ def pack_tensors(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> byt
     return packed
 
 
+def pack_arrays(arrays: Mapping[str, npt.NDArray[Any]], about: Mapping[str, str]) -> list[Buffer]:
+    """As `pack_tensors`, of arrays that may be larger than memory: in parts, none of which is a copy."""
+    names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    flat = {name: np.ascontiguousarray(arrays[name]) for name in names}
+    header: dict[str, Any] = {"__metadata__": {**about, _SUM: _sum_up(flat, about)}}
+    end = 0
+    for name, array in flat.items():
+        begin, end = end, end + array.nbytes
+        kind = _KINDS[array.dtype.name]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little"), text, *(_as_bytes(array) for array in flat.values())]
+
+
+def read_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    """As `read_tensors`, of what `pack_arrays` packed; the arrays are mapped from the file, to be read."""
+    import safetensors
+
+    try:
+        # It checks that the header is that of the file.
+        with safetensors.safe_open(path, framework="numpy"):
+            pass
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))
+        about = dict(header.pop("__metadata__", {}))
+        types = {kind: name for name, kind in _KINDS.items()}
+        arrays = {}
+        for name, facts in header.items():
+            dtype, shape = np.dtype(types[facts["dtype"]]), tuple(facts["shape"])
+            offset = 8 + size + facts["data_offsets"][0]
+            is_empty = facts["data_offsets"][0] == facts["data_offsets"][1]
+            mapped = np.empty(shape, dtype) if is_empty else np.memmap(path, dtype, "r", offset, shape)
+            arrays[name] = np.asarray(mapped)
+    except (OSError, safetensors.SafetensorError, KeyError) as error:
+        raise _unreadable(path, error) from None
+    _check_sum(path, about, _sum_up(arrays, {name: text for name, text in about.items() if name != _SUM}))
+    return arrays, about
+
+
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read what `write_tensors` wrote; raise RunError where the checksum does not match."""
     import safetensors
@@ -221,23 +269,58 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             about = dict(file.metadata() or {})
     except (OSError, safetensors.SafetensorError) as error:
-        reason = " ".join(str(error).split())
-        raise RunError(f"run={path.parent}: {path.name} cannot be read ({reason}); restore it") from None
-    if about.pop(_SUM, None) != _checksum(tensors, about):
+        raise _unreadable(path, error) from None
+    _check_sum(path, about, _checksum(tensors, {name: text for name, text in about.items() if name != _SUM}))
+    return tensors, about
+
+
+def _unreadable(path: Path, error: Exception) -> RunError:
+    reason = " ".join(str(error).split())
+    return RunError(f"run={path.parent}: {path.name} cannot be read ({reason}); restore it")
+
+
+def _check_sum(path: Path, about: dict[str, str], expected: str) -> None:
+    """Take the checksum out of the texts of a file; RunError where it is another one."""
+    if about.pop(_SUM, None) != expected:
         raise RunError(
             f"run={path.parent}: {path.name} is damaged (its checksum does not match); restore it from a "
             "copy, or train again"
         )
-    return tensors, about
 
 
 def _checksum(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
     import torch
 
+    # As bytes, since NumPy lacks some types; a tensor without dimensions cannot be viewed that way.
+    return _digest_parts(
+        {
+            name: (
+                str(value.dtype),
+                value.shape,
+                value.contiguous().reshape(-1).view(torch.uint8).numpy().data,
+            )
+            for name, value in tensors.items()
+        },
+        about,
+    )
+
+
+def _sum_up(arrays: Mapping[str, npt.NDArray[Any]], about: Mapping[str, str]) -> str:
+    """The `_checksum` of tensors that are these arrays."""
+    parts = {
+        name: (f"torch.{array.dtype.name}", array.shape, _as_bytes(array)) for name, array in arrays.items()
+    }
+    return _digest_parts(parts, about)
+
+
+def _as_bytes(array: npt.NDArray[Any]) -> Buffer:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _digest_parts(parts: Mapping[str, tuple[str, Sequence[int], Buffer]], about: Mapping[str, str]) -> str:
     digest = hashlib.sha256()
-    for name, value in sorted(tensors.items()):
-        digest.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
-        # As bytes, since NumPy lacks some types; a tensor without dimensions cannot be viewed that way.
-        digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    for name, (kind, shape, content) in sorted(parts.items()):
+        digest.update(json.dumps([name, kind, list(shape)]).encode())
+        digest.update(content)
     digest.update(json.dumps(sorted(about.items())).encode())
     return digest.hexdigest()

@@ -149,8 +149,6 @@ def test_tables_are_read_in_files(tables: Path, tmp_path: Path, monkeypatch: pyt
     duckdb.sql(f"SELECT {ends} FROM '{tables}/edges.parquet'").write_parquet(f"{tables}/ends.parquet")
     data, options = (tables / "named.parquet", tables / "ends.parquet"), {"split": "0.5/0.2/0.3"}
     plain = hg.datasets.load_graph(data, num_classes=2, **options)
-    # So that reads of several passes are joined.
-    monkeypatch.setattr("hushgraph.graph.reads._most_sorted", lambda disk, itemsize: 700)
     with use_engine("duckdb", data, beside=tmp_path / "run"):
         graph = hg.datasets.load_graph(data, num_classes=2, **options)
         assert os.listdir(work_folder(tmp_path / "run"))

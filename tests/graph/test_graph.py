@@ -111,12 +111,10 @@ def test_rows_agree_with_sets_of_pairs(pairs: list[tuple[int, int]], symmetrize:
     assert graph.duplicates_removed == len(proper) - len(set(proper))
     assert graph.is_directed == any((w, u) not in expected for u, w in expected)
     assert all(0 < len(s) <= chunk for s, _ in graph.edge_chunks(chunk))
-    some = [
-        (int(u), int(w))
-        for s, t in graph.edge_chunks(chunk, targets=(2, 5))
-        for u, w in zip(s, t, strict=True)
-    ]
-    assert some == [(u, w) for u, w in actual if 2 <= w < 5]
+    ends, places = graph.lists_of("sender")
+    listed = [(row, int(place)) for row in range(7) for place in places[ends[row] : ends[row + 1]]]
+    assert listed == sorted(expected)
+    assert graph.lists_of("reader") == (graph.indptr, graph.indices)
     assert all(s.dtype == t.dtype == np.int32 for s, t in graph.edge_chunks(chunk))
 
 

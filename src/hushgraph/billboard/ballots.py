@@ -30,11 +30,12 @@ from hushgraph import _arrays
 from hushgraph.billboard.lists import GRID as GRID
 from hushgraph.billboard.lists import GRID_BITS as GRID_BITS
 from hushgraph.billboard.lists import Int32Array as Int32Array
-from hushgraph.billboard.lists import Lists, build_lists
+from hushgraph.billboard.lists import Lists, build_lists, plain_lists
 from hushgraph.billboard.owned import Int64Array as Int64Array
-from hushgraph.billboard.owned import OwnedRecords, check_owner
+from hushgraph.billboard.owned import OwnedRecords
 from hushgraph.billboard.persons import PersonLists, cut_product
 from hushgraph.errors import GraphError
+from hushgraph.graph.checks import check_owner
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.tasks.task import Task, is_labelled, no_label
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MOST_NODES = (1 << 31) - 1
-# Rows whose ballots are rounded at a time.
+# Rows whose ballots are made at a time.
 _SOFT_ROWS = 1 << 14
 
 
@@ -119,12 +120,12 @@ def owned_records(graph: Graph, edge_owner: EdgeOwner) -> Iterator[tuple[npt.NDA
 
 
 def list_sizes(graph: Graph, edge_owner: EdgeOwner) -> Int64Array:
-    """int64 [N]: |L_v|, how many places every row lists.
-
-    Readers' own lists are the rows of the graph. Senders' lists are its columns, which are counted.
-    """
-    check_owner(edge_owner)
-    return OwnedRecords(graph.indptr, graph.indices, None, edge_owner == "reader").count()
+    """int64 [N]: |L_v|, how many places every row lists."""
+    lists = plain_lists(graph, edge_owner)
+    if lists is None:
+        return OwnedRecords(graph.indptr, graph.indices, None, is_by_owner=False).count()
+    sizes: Int64Array = _arrays.empty(graph.num_nodes, np.int64)
+    return np.subtract(lists.indptr[1:], lists.indptr[:-1], out=sizes)
 
 
 def ballot_entries(
@@ -188,8 +189,7 @@ def ballots_of_lists(
 ) -> Ballots:
     """The ballots of rows that list this many places and have these training labels."""
     has_label = is_labelled(labels)
-    nobody = np.full(len(sizes), -1, np.int64)
-    nothing = np.zeros(len(sizes), np.int64)
+    nobody, nothing = _arrays.full(len(sizes), -1, np.int64), _arrays.zeros(len(sizes), np.int64)
     ballots = Ballots(
         width=task.ballot_width,
         edge_owner=edge_owner,
@@ -203,7 +203,12 @@ def ballots_of_lists(
     )
     if task.entry_squares is None:
         return _add_soft(ballots, has_label, lambda rows: task.make_ballots(labels[rows]))
-    own, rest = ballot_entries(np.where(has_label, ballots.divisors, 0), task.entry_squares)
+    own, rest = _arrays.empty(len(sizes), np.int64), _arrays.empty(len(sizes), np.int64)
+    listed = ballots.divisors
+    for begin in range(0, len(sizes), _SOFT_ROWS):
+        rows = slice(begin, begin + _SOFT_ROWS)
+        divisors = np.where(has_label[rows], listed[rows], 0)
+        own[rows], rest[rows] = ballot_entries(divisors, task.entry_squares)
     return replace(ballots, labels=labels, own=own, rest=rest)
 
 
@@ -282,7 +287,8 @@ def _add_soft(
     for begin in range(0, len(rows), _SOFT_ROWS):
         block = slice(begin, begin + _SOFT_ROWS)
         added[block] = _round_onto_grid(make(rows[block]), divisors[rows[block]])
-    soft_rows = ballots.soft_rows.copy()
+    soft_rows = _arrays.empty(ballots.num_nodes, np.int64)
+    soft_rows[:] = ballots.soft_rows
     soft_rows[rows] = len(ballots.soft) + np.arange(len(rows))
     return replace(ballots, soft=soft, soft_rows=soft_rows)
 
@@ -321,23 +327,24 @@ def _isqrt(values: Int64Array) -> Int64Array:
 
 
 @numba.njit(cache=True, nogil=True)
-def add_label_ballots(owners, places, labels, gain, rest, tally, taken):  # type: ignore[no-untyped-def]
-    """Add the ballots of these records: `gain` to the class of the owner, `rest` to what all classes lose."""
-    for i in range(len(owners)):
-        v, u = owners[i], places[i]
-        if labels[v] >= 0:
-            tally[u, labels[v]] += gain[v]
-            taken[u] += rest[v]
+def add_ballots(ends, casters, rows, soft, first, tally):  # type: ignore[no-untyped-def]
+    """Add what is cast onto the places from `first` on; place u is listed by `casters[ends[u]:ends[u + 1]]`.
 
-
-@numba.njit(cache=True, nogil=True)
-def add_soft_ballots(owners, places, soft_rows, soft, tally):  # type: ignore[no-untyped-def]
-    for i in range(len(owners)):
-        row = soft_rows[owners[i]]
-        if row >= 0:
-            u = places[i]
-            for k in range(soft.shape[1]):
-                tally[u, k] += soft[row, k]
+    `rows` has of every row its class or -1, what that gains, what all classes lose, and its row of `soft`.
+    """
+    for place in range(len(tally)):
+        taken = np.int64(0)
+        for i in range(ends[first + place], ends[first + place + 1]):
+            v = casters[i]
+            label, row = rows[v, 0], rows[v, 3]
+            if label >= 0:
+                tally[place, label] += rows[v, 1]
+                taken += rows[v, 2]
+            if row >= 0:
+                for k in range(soft.shape[1]):
+                    tally[place, k] += soft[row, k]
+        for k in range(tally.shape[1]):
+            tally[place, k] -= taken
 
 
 @numba.njit(cache=True, nogil=True)

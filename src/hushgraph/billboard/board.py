@@ -7,23 +7,24 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._threads import map_in_order
 from hushgraph.billboard.ballots import (
     GRID,
     GRID_BITS,
     Ballots,
     Int64Array,
-    add_label_ballots,
+    add_ballots,
     add_shares,
-    add_soft_ballots,
 )
-from hushgraph.billboard.lists import Block, list_blocks, reader_lists
+from hushgraph.billboard.lists import Block, Lists, list_blocks
 from hushgraph.billboard.names import NameIndex, as_integers_or_text, unpack_texts
 from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import Graph
@@ -31,14 +32,12 @@ from hushgraph.noise import normal
 from hushgraph.noise.rounded import Draws, find_divisor, find_std, round_draws
 from hushgraph.privacy.charges.gaussian import LARGEST_NOISE, LEAST_NOISE
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-
 # Draws taken at a time: little beside a large board.
 _BLOCK = 4 * normal.PIECE
-# Entries of a tally that are held at a time: 8 MiB.
+# Entries of a tally that are cast at a time: 8 MiB.
 _HELD_TALLY = 1 << 20
+# Rows that are put side by side at a time.
+_PACKED_ROWS = 1 << 18
 # A tally with its noise is int64, in units.
 _LARGEST = 2.0 ** (63 - GRID_BITS)
 _KIND = "hushgraph board 1"
@@ -111,21 +110,13 @@ class Board:
         return max(1, len(self.blocks))
 
 
-def cast(
-    graph: Graph,
-    ballots: Ballots,
-    *,
-    places: tuple[int, int] | None = None,
-    cursors: Int64Array | None = None,
-) -> Int64Array:
+def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = None) -> Int64Array:
     """int64 [N, c]: the sum of the ballots cast onto every place, in units. Private, exact.
 
     Args:
-        graph: the one that the ballots were made for; read once, in chunks.
+        graph: the one that the ballots were made for.
         ballots: what every row casts.
         places: the first place and the one behind the last, if not all places are wanted.
-        cursors: int64 [N], where the lists of rows are read on, if not from the beginning; they move behind
-            these places.
 
     Guarantees:
         Emptying one row moves the tally by at most GRID in Frobenius norm, in integers; by nothing if the row
@@ -141,28 +132,50 @@ def cast(
          [-0.5  0.5]
          [-0.5  0.5]]
     """
-    lists = ballots.lists or reader_lists(graph, ballots.edge_owner)
+    return _collect(graph, ballots)(places or (0, _count_places(graph, ballots)))
+
+
+def _count_places(graph: Graph, ballots: Ballots) -> int:
+    return graph.num_nodes if ballots.lists is None else ballots.lists.num_places
+
+
+def _collect(graph: Graph, ballots: Ballots) -> Callable[[tuple[int, int]], Int64Array]:
+    """What gives the tally of some places, from the first one to the one before the last.
+
+    Where rows have coefficients, calls are for one range of places after another: lists are read on.
+    """
+    if ballots.lists is not None:
+        return partial(_cast_shares, ballots, ballots.lists, ballots.lists.indptr[:-1].astype(np.int64))
     expected = len(ballots.labels), int(ballots.list_sizes.sum())
-    if ballots.lists is None and (graph.num_nodes, graph.num_edges) != expected:
+    if (graph.num_nodes, graph.num_edges) != expected:
         raise GraphError(
             f"num_nodes={graph.num_nodes}, num_edges={graph.num_edges}: the ballots belong to a graph with "
             f"{expected[0]} and {expected[1]}; make them for this one"
         )
-    num_places = graph.num_nodes if ballots.lists is None else ballots.lists.num_places
-    first, end = (0, num_places) if places is None else places
+    # Who lists every place: one's readers list it where readers own records.
+    ends, casters = graph.lists_of("sender" if ballots.edge_owner == "reader" else "reader")
+    # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
+    # Side by side, since rows are looked up in any order.
+    rows = _arrays.looked_up((graph.num_nodes, 4), np.int32)
+    for begin in range(0, len(rows), _PACKED_ROWS):
+        part = slice(begin, begin + _PACKED_ROWS)
+        rows[part, 0], rows[part, 1] = ballots.labels[part], ballots.own[part] + ballots.rest[part]
+        rows[part, 2], rows[part, 3] = ballots.rest[part], ballots.soft_rows[part]
+
+    def cast_places(places: tuple[int, int]) -> Int64Array:
+        tally = np.zeros((places[1] - places[0], ballots.width), np.int64)
+        add_ballots(ends, casters, rows, ballots.soft, places[0], tally)
+        return tally
+
+    return cast_places
+
+
+def _cast_shares(ballots: Ballots, lists: Lists, cursors: Int64Array, places: tuple[int, int]) -> Int64Array:
+    """The tally of some places by the coefficients that every row has for them; cursors move behind them."""
+    first, end = places
     tally, taken = np.zeros((end - first, ballots.width), np.int64), np.zeros(end - first, np.int64)
-    if lists is not None:
-        cursors = lists.indptr[:-1].astype(np.int64) if cursors is None else cursors
-        cast_as = (ballots.labels, ballots.own, ballots.rest, ballots.soft_rows, ballots.soft)
-        add_shares(lists.indptr, lists.places, lists.coefficients, cursors, *cast_as, first, tally, taken)
-    else:
-        # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
-        gain = ballots.own + ballots.rest
-        for owners, listed in graph.edge_chunks(targets=(first, end)):
-            at = listed - first
-            add_label_ballots(owners, at, ballots.labels, gain, ballots.rest, tally, taken)
-            if len(ballots.soft):
-                add_soft_ballots(owners, at, ballots.soft_rows, ballots.soft, tally)
+    cast_as = (ballots.labels, ballots.own, ballots.rest, ballots.soft_rows, ballots.soft)
+    add_shares(lists.indptr, lists.places, lists.coefficients, cursors, *cast_as, first, tally, taken)
     tally -= taken[:, None]
     return tally
 
@@ -226,15 +239,15 @@ def cast_and_release(
     Guarantees:
         The board is that of `release(cast(graph, ballots), ...)`, number for number.
     """
-    lists = ballots.lists or reader_lists(graph, ballots.edge_owner)
-    num_places = graph.num_nodes if ballots.lists is None else ballots.lists.num_places
-    cursors = None if lists is None else lists.indptr[:-1].astype(np.int64)
+    num_places = _count_places(graph, ballots)
     values = _arrays.empty((num_places, ballots.width), np.float32)
-    std = 0.0
-    for first, end in _cut_places(num_places, ballots.width):
-        tally = cast(graph, ballots, places=(first, end), cursors=cursors)
+    std, first = 0.0, 0
+    # Noise is drawn in the order of the places, while the next ones are cast.
+    work = map if ballots.lists is not None else map_in_order
+    for tally in work(_collect(graph, ballots), _cut_places(num_places, ballots.width)):
         part = release(tally, noise_std=noise_std, draws=draws)
-        values[first:end], std = part.values, part.noise_std
+        values[first : first + len(tally)], std = part.values, part.noise_std
+        first += len(tally)
     blocks = list_blocks(graph)
     names = None if blocks else graph.node_names
     return Board(values=values, noise_std=std, names=names, plan=plan, blocks=blocks)
@@ -267,18 +280,16 @@ def save_board(board: Board, path: Path, announce: Callable[[], None] = lambda: 
         path: of the file, which is not there yet.
         announce: called when the board is about to be visible on disk, and not before.
     """
-    import torch
+    from hushgraph._files import pack_arrays, write_once
 
-    from hushgraph._files import pack_tensors, write_once
-
-    tensors = {"values": torch.from_numpy(board.values)}
+    arrays: dict[str, npt.NDArray[Any]] = {"values": board.values}
     if board.names is not None:
-        tensors |= _packed_names(board.names)
+        arrays |= _pack_names(board.names)
     about = {"kind": _KIND, "noise_std": board.noise_std.hex(), "plan": board.plan}
     if board.blocks:
         packed, about["blocks"] = _pack_blocks(board.blocks)
-        tensors |= packed
-    write_once(path, pack_tensors(tensors, about), announce)
+        arrays |= packed
+    write_once(path, pack_arrays(arrays, about), announce)
 
 
 def digest_board(values: Iterable[npt.NDArray[np.float32]], noise_std: float) -> str:
@@ -295,7 +306,7 @@ def digest_board(values: Iterable[npt.NDArray[np.float32]], noise_std: float) ->
 
 
 def load_board(path: Path, *, plan: str | None = None) -> Board:
-    """The board that `save_board` wrote.
+    """The board that `save_board` wrote; its numbers are mapped from the file, to be read.
 
     Args:
         path: of the file.
@@ -304,9 +315,9 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
     Raises:
         RunError: if the file is missing, damaged, no board, or the board of another run.
     """
-    from hushgraph._files import read_tensors
+    from hushgraph._files import read_arrays
 
-    tensors, about = read_tensors(path)
+    arrays, about = read_arrays(path)
     if about.get("kind") != _KIND:
         raise RunError(f"run={path.parent}: {path.name} is not a board of this version; train again")
     if plan is not None and about["plan"] != plan:
@@ -315,13 +326,13 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
             "again"
         )
     try:
-        names = _read_names(tensors)
+        names = _read_names(arrays)
         board = Board(
-            values=tensors["values"].numpy(),
+            values=arrays["values"],
             noise_std=float.fromhex(about["noise_std"]),
             names=names,
             plan=about["plan"],
-            blocks=_read_blocks(tensors, about["blocks"]) if "blocks" in about else (),
+            blocks=_read_blocks(arrays, about["blocks"]) if "blocks" in about else (),
         )
     except (KeyError, TypeError, ValueError):
         raise RunError(f"run={path.parent}: {path.name} lacks parts of a board; train again") from None
@@ -332,45 +343,41 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
     return board
 
 
-def _read_names(tensors: Mapping[str, Tensor], prefix: str = "") -> npt.NDArray[Any] | None:
-    """The names that `_packed_names` packed; None where there are none."""
-    if prefix + _INTEGERS in tensors:
-        integers: npt.NDArray[Any] = tensors[prefix + _INTEGERS].numpy()
-        return integers
-    if prefix + _TEXTS not in tensors:
+def _read_names(arrays: Mapping[str, npt.NDArray[Any]], prefix: str = "") -> npt.NDArray[Any] | None:
+    """The names that `_pack_names` packed; None where there are none."""
+    if prefix + _INTEGERS in arrays:
+        return arrays[prefix + _INTEGERS]
+    if prefix + _TEXTS not in arrays:
         return None
-    return unpack_texts(tensors[prefix + _TEXTS].numpy(), tensors[prefix + _ENDS].numpy())
+    return unpack_texts(arrays[prefix + _TEXTS], arrays[prefix + _ENDS])
 
 
-def _packed_names(names: npt.NDArray[Any], prefix: str = "") -> dict[str, Tensor]:
-    import torch
-
+def _pack_names(names: npt.NDArray[Any], prefix: str = "") -> dict[str, npt.NDArray[Any]]:
     kept = as_integers_or_text(np.asarray(names))
     if kept.dtype.kind in "iu":
-        return {prefix + _INTEGERS: torch.from_numpy(kept.astype(np.int64))}
+        return {prefix + _INTEGERS: kept.astype(np.int64, copy=False)}
     encoded = [name.encode("utf-8", "surrogatepass") for name in kept.tolist()]
     ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
-    text = np.frombuffer(b"".join(encoded), np.uint8).copy()
-    return {prefix + _TEXTS: torch.from_numpy(text), prefix + _ENDS: torch.from_numpy(ends)}
+    return {prefix + _TEXTS: np.frombuffer(b"".join(encoded), np.uint8), prefix + _ENDS: ends}
 
 
-def _pack_blocks(blocks: tuple[Block, ...]) -> tuple[dict[str, Tensor], str]:
+def _pack_blocks(blocks: tuple[Block, ...]) -> tuple[dict[str, npt.NDArray[Any]], str]:
     """Names of the places of every block, those of the nodes once, and the rest as JSON."""
-    tensors: dict[str, Tensor] = {}
+    arrays: dict[str, npt.NDArray[Any]] = {}
     facts = []
     for number, block in enumerate(blocks):
         prefix = "nodes_" if block.kind == "nodes" else f"places_{number}_"
         if block.names is not None:
-            tensors |= _packed_names(block.names, prefix)
+            arrays |= _pack_names(block.names, prefix)
         about = {"name": block.name, "size": block.size, "kind": block.kind, "prefix": prefix}
         facts.append({**about, "is_weighted": block.is_weighted})
-    return tensors, json.dumps(facts)
+    return arrays, json.dumps(facts)
 
 
-def _read_blocks(tensors: Mapping[str, Tensor], text: str) -> tuple[Block, ...]:
+def _read_blocks(arrays: Mapping[str, npt.NDArray[Any]], text: str) -> tuple[Block, ...]:
     """The blocks that `_pack_blocks` packed."""
     blocks = []
     for facts in json.loads(text):
-        names = _read_names(tensors, facts.pop("prefix"))
+        names = _read_names(arrays, facts.pop("prefix"))
         blocks.append(Block(**facts, names=names))
     return tuple(blocks)

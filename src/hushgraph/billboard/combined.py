@@ -24,11 +24,14 @@ def combine_boards(
         boards: of one graph, all with noise or all without.
         centred: whether ballots add up to 0, as `Task.is_centred` says. The mean over the numbers of a place
             is then noise and is taken off.
-        in_place: whether the first of them is written over.
+        in_place: whether the first of them is written over, where that is possible.
     """
     precisions = np.array([1 / board.noise_std**2 if board.noise_std else 1.0 for board in boards])
     parts = tuple((precisions / precisions.sum()).tolist())
-    values = boards[0].values if in_place else np.empty_like(boards[0].values)
+    first = boards[0].values
+    # What is mapped from a file of a run is not written to.
+    is_own = in_place and first.flags.writeable
+    values = first if is_own else _arrays.looked_up(first.shape, np.float32)
     for begin in range(0, len(values), _PLACES):
         block = np.zeros_like(values[begin : begin + _PLACES])
         for part, board in zip(parts, boards, strict=True):
@@ -50,7 +53,7 @@ def place_weights(board: Board, *, damped: bool = True) -> npt.NDArray[np.float6
     if not damped:
         return np.ones(board.num_places)
     std, c = board.noise_std or 1.0, board.width
-    weights = _arrays.empty(board.num_places, np.float64)
+    weights = _arrays.looked_up(board.num_places, np.float64)
     for begin in range(0, board.num_places, _PLACES):
         block = board.values[begin : begin + _PLACES].astype(np.float64) / std
         loudness = np.maximum(np.square(block).sum(axis=1) - c, 0.0) / c

@@ -22,10 +22,12 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph import _arrays
 from hushgraph.billboard.names import NameIndex, as_integers_or_text
-from hushgraph.billboard.owned import Int64Array, OwnedRecords, check_owner, cut_ends
+from hushgraph.billboard.owned import Int64Array, OwnedRecords, cut_ends
 from hushgraph.errors import GraphError
-from hushgraph.graph.graph import EdgeOwner, Graph, id_type
+from hushgraph.graph.checks import check_owner, id_type
+from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.records import PEOPLE, PlaceKind, RelationInfo
 
 # One unit is 2^-24 of a ballot's norm. With fewer than 2^31 rows, sums stay below 2^56: int64 holds them.
@@ -157,8 +159,7 @@ class RowLists:
     """
 
     def __init__(self, graph: Graph, edge_owner: EdgeOwner, lists: Lists | None = None) -> None:
-        check_owner(edge_owner)
-        self.lists = lists or build_lists(graph, edge_owner) or reader_lists(graph, edge_owner)
+        self.lists = lists or build_lists(graph, edge_owner) or plain_lists(graph, edge_owner)
         self.blocks = () if self.lists is None else self.lists.blocks
         self.num_places = sum(block.size for block in self.blocks) if self.blocks else graph.num_nodes
         if self.lists is None:
@@ -194,11 +195,13 @@ class RowLists:
         return restrict(together, np.searchsorted(ordered, rows))
 
 
-def reader_lists(graph: Graph, edge_owner: EdgeOwner) -> Lists | None:
-    """What every row of a graph without relations lists, where that is what it reads."""
-    if edge_owner != "reader":
+def plain_lists(graph: Graph, edge_owner: EdgeOwner) -> Lists | None:
+    """What rows of a graph without relations list; None where the lists of senders would fill memory."""
+    check_owner(edge_owner)
+    if edge_owner == "sender" and _arrays.find_disk() is None:
         return None
-    return Lists(blocks=(), indptr=graph.indptr, places=graph.indices, coefficients=None)
+    indptr, places = graph.lists_of(edge_owner)
+    return Lists(blocks=(), indptr=indptr, places=places, coefficients=None)
 
 
 def build_lists(graph: Graph, edge_owner: EdgeOwner) -> Lists | None:

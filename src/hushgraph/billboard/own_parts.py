@@ -18,7 +18,8 @@ _ROWS = 1 << 14
 
 def take_off(sums: FloatArray, own_weight: FloatArray, own: Ballots, begin: int = 0) -> None:
     """Subtract the own part of every row that cast a ballot; sums are of rows from `begin` on."""
-    casters = np.flatnonzero(own.is_cast[begin : begin + len(sums)])
+    rows = slice(begin, begin + len(sums))
+    casters = np.flatnonzero((own.labels[rows] >= 0) | (own.soft_rows[rows] >= 0))
     for first in range(0, len(casters), _ROWS):
         block = casters[first : first + _ROWS]
         sums[block] -= own_weight[block, None] * (own.dense(begin + block) / float(GRID))

@@ -11,18 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
-from hushgraph.errors import GraphError
 
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 # Entries of lists that are sorted at a time, for each relation: 16 MiB of places.
 _HELD_ENTRIES = 1 << 22
-
-
-def check_owner(edge_owner: str) -> None:
-    """Raise GraphError unless this says whose row holds an edge record."""
-    if edge_owner not in ("sender", "reader"):
-        raise GraphError(f"edge_owner={edge_owner!r}; expected 'sender' or 'reader'")
 
 
 @dataclass(eq=False)

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._threads import map_in_order
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.combined import combine_boards, place_weights
@@ -153,7 +154,9 @@ def read(
     weights = place_weights(board, damped=damped)
     readings = _arrays.empty((graph.num_nodes, board.num_relations * board.width), np.float32)
     cuts = cut_ends(now.ends, most_rows=max(1, _HELD_SUMS // board.width), relations=board.num_relations)
-    for begin, end in itertools.pairwise(cuts):
+
+    def read_part(rows: tuple[int, int]) -> None:
+        begin, end = rows
         listed = now.take(begin, end)
         before = listed if then is now else then.take(begin, end)
         for relation, seen in enumerate(sum_lists(board, weights, listed, before)):
@@ -163,6 +166,11 @@ def read(
                     take_off_others(seen.sums, part, ballots, persons, weights, begin, seen.places)
             columns = slice(relation * board.width, (relation + 1) * board.width)
             divide(seen, readings[begin:end, columns])
+
+    # Lists that are made when they are asked for come one after another.
+    work = map if now.lists is None or then.lists is None else map_in_order
+    for _ in work(read_part, itertools.pairwise(cuts)):
+        pass
     return readings
 
 
@@ -184,6 +192,7 @@ def sum_lists(
     count, starts = len(listed.sizes), [0, board.num_places]
     if board.blocks:
         starts = find_starts(board.blocks).tolist()
+    entries = int(listed.indptr[-1] - listed.indptr[0])
     sums, (square, own_weight) = np.empty((count, board.width)), np.empty((2, count))
     near = max(1, _NEAR_NUMBERS // board.width)
     cast = itertools.repeat(None) if before is listed else split_relations(before)
@@ -201,7 +210,9 @@ def sum_lists(
             else:
                 cast_on = (None, None, None, None)
             # What is read at random is then a part of the board that caches hold.
-            for behind in range(first + near, last + near, near):
+            # And large enough that most rows have an entry there.
+            step = max(near, (last - first) * count // max(1, entries))
+            for behind in range(first + step, last + step, step):
                 seen_so_far = (sums, square, own_weight)
                 _add_places(*read_on, *cast_on, min(behind, last), weights, board.values, *seen_so_far)
         yield RelationSums((first, last), sums, square, own_weight)

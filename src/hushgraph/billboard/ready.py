@@ -14,7 +14,7 @@ from hushgraph.billboard.combined import combine_boards
 from hushgraph.billboard.lists import find_starts
 from hushgraph.billboard.names import Int64Array, NameIndex
 from hushgraph.billboard.new_rows import Readings, read_rows
-from hushgraph.graph.graph import check_integers
+from hushgraph.graph.checks import check_integers
 
 
 class ReadyBoards:

@@ -11,7 +11,8 @@ from scipy import sparse
 from hushgraph.datasets.npz import SparseSets
 from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.errors import GraphError
-from hushgraph.graph.graph import Array, Graph, check_edges, check_shape
+from hushgraph.graph.checks import check_edges, check_shape
+from hushgraph.graph.graph import Array, Graph
 from hushgraph.graph.records import PEOPLE, EdgeWeight, Relation
 from hushgraph.tasks.labels import Labels, read_sets, read_sparse_sets
 from hushgraph.tasks.number import Number

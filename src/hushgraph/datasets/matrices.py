@@ -16,7 +16,8 @@ from hushgraph._text import find_nearest
 from hushgraph.datasets.networkx import as_weight, is_networkx
 from hushgraph.datasets.tables.frames import is_frame
 from hushgraph.errors import GraphError, InputError
-from hushgraph.graph.graph import Array, check_shape
+from hushgraph.graph.checks import check_shape
+from hushgraph.graph.graph import Array
 
 NO_LABEL = "None, NaN, an empty text or -1"
 """What stands for no label in `y`, in words."""

@@ -19,7 +19,8 @@ from scipy import sparse
 from hushgraph._text import find_nearest
 from hushgraph.datasets.paths import check_is_file
 from hushgraph.errors import GraphError, MissingSplitError
-from hushgraph.graph.graph import Array, Chunks, check_ends, check_integers, check_range, id_type
+from hushgraph.graph.checks import check_ends, check_integers, check_range, id_type
+from hushgraph.graph.graph import Array, Chunks
 from hushgraph.graph.records import EdgeWeight
 
 SPLITS = ("train_idx", "val_idx", "test_idx")

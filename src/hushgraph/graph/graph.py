@@ -1,12 +1,10 @@
-"""Graph: reads, features, labels and splits in compact, checked arrays, and the checks.
-
-Every error names the array, the position, the value and what to do.
-"""
+"""Graph: reads, features, labels and splits in compact, checked arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,6 +12,19 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph.errors import GraphError
+from hushgraph.graph.checks import Array as Array
+from hushgraph.graph.checks import Chunks as Chunks
+from hushgraph.graph.checks import (
+    check_edges,
+    check_features,
+    check_integers,
+    check_owner,
+    check_range,
+    check_shape,
+    check_splits,
+    cut_edges,
+    id_type,
+)
 from hushgraph.graph.persons import name_persons
 from hushgraph.graph.records import Relation, join_people
 from hushgraph.tasks.classes import Classes
@@ -22,15 +33,10 @@ from hushgraph.tasks.task import Task, no_label
 if TYPE_CHECKING:
     from hushgraph.graph.columns import Columns
 
-Array = npt.NDArray[Any]
-Chunks = Callable[[], Iterable[tuple[Array, Array]]]
-"""Gives all edges as (sources, targets), in chunks; called twice."""
 EdgeParts = Callable[[int], Chunks]
 """From the number of nodes to edges that are read in parts, each of which is checked."""
 EdgeOwner = Literal["sender", "reader"]
 SPLITS = ("train_idx", "val_idx", "test_idx")
-# Reads that are checked at a time.
-_CHECKED = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -69,6 +75,8 @@ class Graph:
             reads are then those of all relations between people. Empty where the reads are all there is.
         persons: int64 [N], for every node the first node of its person, where people have several nodes; None
             where every node is a person. Whose a node is, is public.
+        checked_reads: `indptr` and `indices` of a graph that this one was made from by `dataclasses.replace`:
+            the same arrays are not checked again.
 
     `x` and `y` may share memory with the given arrays: do not write to them.
 
@@ -111,6 +119,7 @@ class Graph:
     filled: Array | None = None
     relations: tuple[Relation, ...] = ()
     persons: Array | None = None
+    checked_reads: tuple[Array, Array] | None = None
 
     def __post_init__(self) -> None:
         x = check_features(self.x)
@@ -290,24 +299,32 @@ class Graph:
         relations = tuple(each.between_persons(names) for each in self.relations)
         return self._filter_reads(kept, persons=names, relations=relations, **evaluated)
 
-    def edge_chunks(
-        self, chunk_edges: int = 1 << 20, *, targets: tuple[int, int] | None = None
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target.
-
-        Args:
-            chunk_edges: the largest number of reads in a chunk.
-            targets: yield only the reads of the nodes from the first of these to the one before the last.
-        """
+    def edge_chunks(self, chunk_edges: int = 1 << 20) -> Iterator[tuple[Array, Array]]:
+        """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target."""
         if chunk_edges < 1:
             raise GraphError(f"chunk_edges={chunk_edges}; expected at least 1")
-        begin, end = (0, self.num_edges) if targets is None else (int(self.indptr[node]) for node in targets)
-        for start in range(begin, end, chunk_edges):
-            stop = min(start + chunk_edges, end)
+        for start in range(0, self.num_edges, chunk_edges):
+            stop = min(start + chunk_edges, self.num_edges)
             first = int(np.searchsorted(self.indptr, start, side="right")) - 1
             last = int(np.searchsorted(self.indptr, stop, side="left"))
             reads = np.diff(np.clip(self.indptr[first : last + 1], start, stop))
             yield self.indices[start:stop], np.repeat(np.arange(first, last, dtype=self.indices.dtype), reads)
+
+    def lists_of(self, edge_owner: EdgeOwner) -> tuple[Array, Array]:
+        """What every row lists: row v lists `places[ends[v]:ends[v + 1]]`, ascending; return (ends, places).
+
+        Readers list what they read, senders who reads them. The latter is computed once for a graph.
+        """
+        check_owner(edge_owner)
+        return (self.indptr, self.indices) if edge_owner == "reader" else self._reverse
+
+    @cached_property
+    def _reverse(self) -> tuple[Array, Array]:
+        """Who reads every node: `indptr` and `indices` of the reads turned around."""
+        from hushgraph.graph.reads import build_reads
+
+        turned = build_reads(lambda: ((w, u) for u, w in self.edge_chunks()), self.num_nodes)
+        return turned.indptr, turned.indices
 
     def dense_features(self, rows: Array) -> npt.NDArray[np.float32]:
         """Return the features of the nodes `rows` as a dense float32 array [len(rows), d]."""
@@ -344,8 +361,7 @@ class Graph:
         """
         if not 0 <= v < self.num_nodes:
             raise GraphError(f"v={v} is not a node; expected 0..{self.num_nodes - 1}")
-        if edge_owner not in ("sender", "reader"):
-            raise GraphError(f"edge_owner={edge_owner!r}; expected 'sender' or 'reader'")
+        check_owner(edge_owner)
         nodes = np.array([v]) if self.persons is None else np.flatnonzero(self.persons == self.persons[v])
         kept = np.ones(self.num_edges, np.bool_)
         if edge_owner == "sender":
@@ -383,23 +399,25 @@ class Graph:
     def _check_reads(self) -> None:
         """Raise GraphError unless rows are ascending lists of other nodes; narrow the type of the ids."""
         n, indptr = self.num_nodes, self.indptr
+        known = self.checked_reads
+        if known is not None and known[0] is indptr and known[1] is self.indices and len(indptr) == n + 1:
+            return
         has_ends = len(indptr) == n + 1 and indptr[0] == 0 and indptr[-1] == self.num_edges
         if not has_ends or np.any(indptr[1:] < indptr[:-1]):
             raise GraphError(
                 f"indptr does not increase from 0 to {self.num_edges} in {n + 1} values; use "
                 "Graph.from_arrays"
             )
-        check_range("indices", self.indices, 0, n - 1, f"the graph has {n} nodes")
+        from hushgraph.graph.reads import are_ascending
+
+        if not are_ascending(indptr, self.indices, n):
+            check_range("indices", self.indices, 0, n - 1, f"the graph has {n} nodes")
+            raise GraphError(
+                "indices repeats a read, holds a self-loop or is not ascending in a row; use "
+                "Graph.from_arrays"
+            )
         object.__setattr__(self, "indices", self.indices.astype(id_type(n), copy=False))
-        last = -1
-        for source, target in self.edge_chunks(_CHECKED):
-            key = target.astype(np.int64) * n + source
-            if key[0] <= last or np.any(key[1:] <= key[:-1]) or np.any(source == target):
-                raise GraphError(
-                    "indices repeats a read, holds a self-loop or is not ascending in a row; use "
-                    "Graph.from_arrays"
-                )
-            last = key[-1]
+        object.__setattr__(self, "checked_reads", (indptr, self.indices))
 
     def _check_persons(self) -> None:
         """Raise GraphError unless persons are those of `with_persons`."""
@@ -420,135 +438,3 @@ class Graph:
         """Return this graph with the reads where `kept` is true, and with other changes."""
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
         return replace(self, indptr=before[self.indptr], indices=self.indices[kept], **changes)
-
-
-def as_array(name: str, values: Any) -> Array:
-    """Convert to a NumPy array; raise GraphError about `name` where that is impossible."""
-    try:
-        return np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise GraphError(f"{name} is not a rectangular array; expected one that holds numbers") from error
-
-
-def check_shape(name: str, values: Any, ndim: int) -> tuple[int, ...]:
-    """Return the shape; raise GraphError unless it has `ndim` dimensions."""
-    shape = values.shape if sparse.issparse(values) else as_array(name, values).shape
-    if len(shape) != ndim:
-        raise GraphError(f"{name} has shape {list(shape)}; expected {ndim} dimension{'s' * (ndim > 1)}")
-    return tuple(shape)
-
-
-def check_integers(name: str, values: Any, ndim: int) -> Array:
-    """Return the values as an integer array; raise GraphError unless they are one of `ndim` dimensions."""
-    array = as_array(name, values)
-    check_shape(name, array, ndim)
-    if array.dtype.kind in "iu":
-        return array
-    # NumPy converts an empty list to float64; it holds no value that could be wrong.
-    if array.size == 0 and array.dtype.kind == "f":
-        return array.astype(np.int64)
-    hint = "; turn a mask into ids with numpy.flatnonzero" if array.dtype.kind == "b" and ndim == 1 else ""
-    raise GraphError(f"{name} has dtype {str(array.dtype)[:40]}; expected integers{hint}")
-
-
-def check_range(name: str, array: Array, low: int, high: int, advice: str, *, first: int = 0) -> None:
-    """Raise GraphError naming the first value outside low..high; columns are counted from `first` on."""
-    if array.size == 0 or (int(array.min()) >= low and int(array.max()) <= high):
-        return
-    position = np.argwhere((array < low) | (array > high))[0]
-    value = array[tuple(position)]
-    position[-1] += first
-    where = ", ".join(str(i) for i in position)
-    raise GraphError(f"{name}[{where}]={value}; expected {low}..{high}; {advice}")
-
-
-def check_features(x: Any) -> Any:
-    """Convert to finite float32: a C-contiguous array, or CSR whose rows are sorted and without repeats."""
-    rows, columns = check_shape("x", x, ndim=2)
-    if rows == 0 or columns == 0:
-        raise GraphError(f"x has shape [{rows}, {columns}]; expected at least one node and one feature")
-    values = x if sparse.issparse(x) else as_array("x", x)
-    if values.dtype.kind not in "biuf":
-        raise GraphError(f"x has dtype {str(values.dtype)[:40]}; expected real numbers")
-    with np.errstate(over="ignore", invalid="ignore"):
-        if sparse.issparse(values):
-            # sum_duplicates works in place: do not let it change the caller's matrix.
-            table = sparse.csr_array(values, dtype=np.float32)
-            if not table.has_canonical_format:
-                table = table.copy()
-                table.sum_duplicates()
-            flat = table.data
-        else:
-            table = np.ascontiguousarray(values, dtype=np.float32)
-            flat = table
-        is_finite = flat.size == 0 or bool(np.isfinite(flat.min()) and np.isfinite(flat.max()))
-    if is_finite:
-        return table
-    if sparse.issparse(table):
-        position = int(np.flatnonzero(~np.isfinite(flat))[0])
-        row = int(np.searchsorted(table.indptr, position, side="right")) - 1
-        column = int(table.indices[position])
-        values = sparse.csr_array(values)  # not every sparse format supports indexing
-    else:
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
-    raise GraphError(
-        f"x[{row}, {column}]={float(values[row, column])} is not a finite float32; expected finite features; "
-        "replace it, for example by 0"
-    )
-
-
-def check_splits(num_nodes: int, splits: dict[str, Any]) -> dict[str, Array]:
-    """Return every split sorted, as int64; raise GraphError if a node occurs twice."""
-    split_of = np.full(num_nodes, -1, np.int8)
-    checked: dict[str, Array] = {}
-    for number, (name, values) in enumerate(splits.items()):
-        nodes = check_integers(name, values, ndim=1)
-        check_range(name, nodes, 0, num_nodes - 1, f"the graph has {num_nodes} nodes")
-        nodes = np.sort(nodes.astype(np.int64, copy=False))
-        repeated = nodes[1:][nodes[1:] == nodes[:-1]]
-        if repeated.size:
-            raise GraphError(
-                f"{name} holds node {repeated[0]} more than once; expected every node at most once"
-            )
-        shared = nodes[split_of[nodes] >= 0]
-        if shared.size:
-            other = list(splits)[int(split_of[shared[0]])]
-            raise GraphError(f"node {shared[0]} is in both {other} and {name}; expected disjoint splits")
-        split_of[nodes] = number
-        checked[name] = nodes
-    if checked["train_idx"].size == 0:
-        raise GraphError("train_idx is empty; expected at least one training node")
-    return checked
-
-
-def check_edges(edge_index: Any, num_nodes: int) -> Array:
-    """Return edges as an integer array [2, E] of ids below `num_nodes`."""
-    edges = as_array("edge_index", edge_index)
-    if edges.ndim != 2 or edges.shape[0] != 2:
-        raise GraphError(f"edge_index has shape {list(edges.shape)}; expected [2, E]: sources, then targets")
-    edges = check_integers("edge_index", edges, ndim=2)
-    check_ends(edges, num_nodes)
-    return edges
-
-
-def check_ends(edges: Array, num_nodes: int, *, first: int = 0) -> None:
-    """Raise GraphError unless edges, which begin with edge number `first`, are between nodes."""
-    advice = f"x has {num_nodes} rows, one per node"
-    check_range("edge_index", edges, 0, num_nodes - 1, advice, first=first)
-
-
-def cut_edges(edges: npt.NDArray[Any], num_nodes: int, size: int = 1 << 20) -> Chunks:
-    """The chunks of an array [2, E] of ids, in the smallest type of ids."""
-
-    def chunks() -> Iterable[tuple[Array, Array]]:
-        dtype = id_type(num_nodes)
-        for begin in range(0, edges.shape[1], size):
-            part = edges[:, begin : begin + size]
-            yield part[0].astype(dtype, copy=False), part[1].astype(dtype, copy=False)
-
-    return chunks
-
-
-def id_type(num_nodes: int) -> type[np.signedinteger[Any]]:
-    """Return the smallest type of node ids: int32 where they fit, else int64."""
-    return np.int32 if num_nodes < 2**31 else np.int64

@@ -9,10 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
-from hushgraph.graph.graph import Array, Chunks, id_type
+from hushgraph._threads import map_in_order
+from hushgraph.graph.checks import id_type
+from hushgraph.graph.graph import Array, Chunks
 
 # Rows up to this length are sorted by the kernel, longer ones by NumPy.
 _SHORT = 32
+# At most 2^10 blocks of rows are sorted one by one where reads are in files: each stays in the caches.
+_BLOCK_BITS = 10
+# Of the number that stands for a read, the last bits are its source, and those before the row in its block.
+_SOURCE_BITS = 40
 
 
 class BuiltReads(NamedTuple):
@@ -38,64 +44,67 @@ def build_reads(chunks: Chunks, num_nodes: int, *, symmetrize: bool = False) -> 
         num_nodes: N.
         symmetrize: add the reverse of every edge.
     """
+    if _arrays.find_disk() is not None:
+        return _build_by_blocks(chunks, num_nodes, symmetrize)
     # A reverse that was added is told from an edge that was given by the last bit.
     dtype = id_type(2 * num_nodes if symmetrize else num_nodes)
-    starts = _arrays.zeros(num_nodes + 1, np.int64)
-    loops = 0
-    for source, target in chunks():
-        loops += _count(source, target, symmetrize, starts)
-    np.cumsum(starts, out=starts)
-    ranges = _cut_rows(starts, np.dtype(dtype).itemsize)
-    if len(ranges) == 1:
-        codes, indptr, repeats = _sort_rows(chunks, starts, (0, num_nodes), symmetrize, dtype)
-        # Made smaller where it is: a copy would be as large as the result.
-        codes.resize(int(indptr[-1]), refcheck=False)
-        return BuiltReads(indptr, codes.astype(id_type(num_nodes), copy=False), repeats, loops)
-    indices = _arrays.empty(int(starts[-1]), id_type(num_nodes))
-    indptr, repeats, at = _arrays.zeros(num_nodes + 1, np.int64), 0, 0
-    for first, end in ranges:
-        codes, own, repeated = _sort_rows(chunks, starts, (first, end), symmetrize, dtype)
-        indices[at : at + own[-1]] = codes[: own[-1]]
-        indptr[first : end + 1] = at + own
-        at, repeats = at + int(own[-1]), repeats + repeated
-    return BuiltReads(indptr, indices[:at], repeats, loops)
-
-
-def _cut_rows(starts: npt.NDArray[np.int64], itemsize: int) -> list[tuple[int, int]]:
-    """Ranges of rows that are sorted at a time: all where they are in memory, else as many as fit."""
-    disk, num_rows = _arrays.find_disk(), len(starts) - 1
-    if disk is None:
-        return [(0, num_rows)]
-    most, ranges = _most_sorted(disk, itemsize), list[tuple[int, int]]()
-    while not ranges or ranges[-1][1] < num_rows:
-        first = ranges[-1][1] if ranges else 0
-        reach = int(np.searchsorted(starts, starts[first] + most, side="right")) - 1
-        # A row that is larger is sorted by itself.
-        ranges.append((first, min(num_rows, max(reach, first + 1))))
-    return ranges
-
-
-def _most_sorted(disk: _arrays.Disk, itemsize: int) -> int:
-    """How many reads are sorted at a time."""
-    return disk.memory // (4 * itemsize)
-
-
-def _sort_rows(
-    chunks: Chunks, starts: npt.NDArray[np.int64], rows: tuple[int, int], symmetrize: bool, dtype: type
-) -> tuple[Array, npt.NDArray[np.int64], int]:
-    """The sources that a range of rows read, with room behind them; where rows begin; repeated edges."""
-    first, end = rows
-    indptr = starts[first : end + 1] - starts[first]
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    loops = sum(_count(source, target, symmetrize, indptr) for source, target in chunks())
+    np.cumsum(indptr, out=indptr)
     codes, ends = np.empty(indptr[-1], dtype), indptr[:-1].copy()
     for source, target in chunks():
-        _fill(source, target, symmetrize, first, ends, codes)
-    kept, repeated = np.empty(end - first, np.int64), np.empty(end - first, np.int64)
+        _fill(source, target, symmetrize, ends, codes)
+    kept, repeated = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
     for row in np.flatnonzero(np.diff(indptr) > _SHORT):
         codes[indptr[row] : indptr[row + 1]].sort()
     _sort_short_rows(indptr, codes)
     _drop_repeats(indptr, codes, symmetrize, kept, repeated)
     _close_gaps(indptr, codes, kept)
-    return codes, indptr, int(repeated.sum())
+    # Made smaller where it is: a copy would be as large as the result.
+    codes.resize(int(indptr[-1]), refcheck=False)
+    return BuiltReads(indptr, codes.astype(id_type(num_nodes), copy=False), int(repeated.sum()), loops)
+
+
+def _build_by_blocks(chunks: Chunks, num_nodes: int, symmetrize: bool) -> BuiltReads:
+    """The same in files: reads are put into blocks of rows, 8 bytes each, which are sorted one by one."""
+    bits = max(0, int(num_nodes - 1).bit_length() - _BLOCK_BITS)
+    num_blocks = ((num_nodes - 1) >> bits) + 1
+
+    def count(chunk: tuple[Array, Array]) -> tuple[npt.NDArray[np.int64], int]:
+        counts = np.zeros(num_blocks, np.int64)
+        return counts, _count_blocks(*chunk, symmetrize, bits, counts)
+
+    counted = list(map_in_order(count, chunks()))
+    loops = sum(own for _, own in counted)
+    counts = np.array([own for own, _ in counted], np.int64).reshape(-1, num_blocks)
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts.sum(axis=0))])
+    # Where the reads of every chunk go within every block: chunks do not wait for each other.
+    free = np.cumsum(counts, axis=0) - counts + ends[:-1]
+    keys = _arrays.empty(int(ends[-1]), np.int64)
+
+    def put(numbered: tuple[int, tuple[Array, Array]]) -> None:
+        number, chunk = numbered
+        _put_in_blocks(*chunk, symmetrize, bits, free[number], keys)
+
+    for _ in map_in_order(put, enumerate(chunks())):
+        pass
+    indptr, indices = _arrays.zeros(num_nodes + 1, np.int64), _arrays.empty(len(keys), id_type(num_nodes))
+
+    def sort(block: int) -> tuple[Array, npt.NDArray[np.int64], int]:
+        own = keys[ends[block] : ends[block + 1]]
+        own.sort()
+        sizes = np.zeros(min(num_nodes - (block << bits), 1 << bits), np.int64)
+        sources = np.empty(len(own), indices.dtype)
+        kept, repeated = _read_keys(own, symmetrize, sources, sizes)
+        return sources[:kept], sizes, repeated
+
+    at, repeats = 0, 0
+    for block, (sources, sizes, repeated) in enumerate(map_in_order(sort, range(num_blocks))):
+        indices[at : at + len(sources)] = sources
+        first = (block << bits) + 1
+        indptr[first : first + len(sizes)] = at + np.cumsum(sizes)
+        at, repeats = at + len(sources), repeats + repeated
+    return BuiltReads(indptr, indices[:at], repeats, loops)
 
 
 def lacks_reverse(indptr: Array, indices: Array) -> bool:
@@ -122,19 +131,66 @@ def _count(source, target, symmetrize, indptr):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill(source, target, symmetrize, first, ends, codes):  # type: ignore[no-untyped-def]
-    """Add the edges of the rows from `first` on, of which there are as many as `ends`."""
-    last = first + len(ends)
+def _fill(source, target, symmetrize, ends, codes):  # type: ignore[no-untyped-def]
+    """Add the edges of all rows; `ends` is where the next one of each goes."""
     for i in range(len(source)):
         u, w = source[i], target[i]
         if u == w:
             continue
-        if first <= w < last:
-            codes[ends[w - first]] = 2 * u if symmetrize else u
-            ends[w - first] += 1
-        if symmetrize and first <= u < last:
-            codes[ends[u - first]] = 2 * w + 1
-            ends[u - first] += 1
+        codes[ends[w]] = 2 * u if symmetrize else u
+        ends[w] += 1
+        if symmetrize:
+            codes[ends[u]] = 2 * w + 1
+            ends[u] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _count_blocks(source, target, symmetrize, bits, counts):  # type: ignore[no-untyped-def]
+    """Count the reads of every block of rows; return the number of self-loops."""
+    loops = 0
+    for i in range(len(source)):
+        if source[i] == target[i]:
+            loops += 1
+            continue
+        counts[target[i] >> bits] += 1
+        if symmetrize:
+            counts[source[i] >> bits] += 1
+    return loops
+
+
+@numba.njit(cache=True, nogil=True)
+def _put_in_blocks(source, target, symmetrize, bits, free, keys):  # type: ignore[no-untyped-def]
+    """Write reads as numbers that sort by row, then by source; `free` is where the next of a block goes."""
+    mask = (np.int64(1) << bits) - 1
+    for i in range(len(source)):
+        u, w = np.int64(source[i]), np.int64(target[i])
+        if u == w:
+            continue
+        block = w >> bits
+        keys[free[block]] = ((w & mask) << _SOURCE_BITS) | (2 * u if symmetrize else u)
+        free[block] += 1
+        if symmetrize:
+            block = u >> bits
+            keys[free[block]] = ((u & mask) << _SOURCE_BITS) | (2 * w + 1)
+            free[block] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_keys(keys, symmetrize, sources, sizes):  # type: ignore[no-untyped-def]
+    """Distinct sources of the rows of a sorted block, how many each row has; all, and repeated edges."""
+    mask = (np.int64(1) << _SOURCE_BITS) - 1
+    at, repeats, last, last_row, last_node = 0, 0, np.int64(-1), np.int64(-1), np.int64(-1)
+    for key in keys:
+        row, code = key >> _SOURCE_BITS, key & mask
+        if key == last and not (symmetrize and code & 1):
+            repeats += 1
+        node = code >> 1 if symmetrize else code
+        if row != last_row or node != last_node:
+            sources[at] = node
+            sizes[row] += 1
+            at += 1
+        last, last_row, last_node = key, row, node
+    return at, repeats
 
 
 @numba.njit(cache=True, nogil=True)
@@ -213,3 +269,16 @@ def _lacks_reverse(indptr, indices):  # type: ignore[no-untyped-def]
         for i in range(indptr[row], indptr[row + 1]):
             total += _mix(indices[i], row) - _mix(row, indices[i])
     return total != np.uint64(0)
+
+
+@numba.njit(cache=True, nogil=True)
+def are_ascending(indptr, indices, num_nodes):  # type: ignore[no-untyped-def]
+    """Whether every row is an ascending list of other nodes, without repeats."""
+    for row in range(len(indptr) - 1):
+        last = -1
+        for i in range(indptr[row], indptr[row + 1]):
+            node = indices[i]
+            if node <= last or node == row or node >= num_nodes:
+                return False
+            last = node
+    return True

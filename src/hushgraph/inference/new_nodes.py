@@ -24,14 +24,16 @@ from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.datasets.tables.new_rows import ListedBy, NewRows, new_rows_from_tables
 from hushgraph.errors import GraphError, InputError
+from hushgraph.graph.checks import check_features, check_integers
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import check_features, check_integers
 from hushgraph.graph.records import EdgeWeight
 from hushgraph.inference.in_memory import check_width
 from hushgraph.models.gnn import scale_rows
 
 # Identifiers that a message or a summary names.
 _NAMED = 5
+# Names that are compared at a time.
+_NAMES = 1 << 18
 # Floats of dense rows at a time: 64 MiB.
 _BLOCK_FLOATS = 1 << 24
 
@@ -306,13 +308,18 @@ def check_names(board: Board, names: npt.NDArray[Any] | None) -> None:
     known = board.node_names
     if known is None or names is None:
         return
-    wrong = np.flatnonzero(known.astype(np.str_) != np.asarray(names).astype(np.str_))
-    if wrong.size:
-        row = int(wrong[0])
-        raise InputError(
-            f"row {row + 1} is {str(names[row])[:40]!r}, but {str(known[row])[:40]!r} on the board; "
-            "give the training data with its rows in the same order"
-        )
+    given = np.asarray(names)
+    for begin in range(0, len(known), _NAMES):
+        here, there = (each[begin : begin + _NAMES] for each in (given, known))
+        if not (here.dtype.kind in "iu" and there.dtype.kind in "iu"):
+            here, there = here.astype(np.str_), there.astype(np.str_)
+        wrong = np.flatnonzero(here != there)
+        if wrong.size:
+            row = begin + int(wrong[0])
+            raise InputError(
+                f"row {row + 1} is {str(given[row])[:40]!r}, but {str(known[row])[:40]!r} on the board; "
+                "give the training data with its rows in the same order"
+            )
 
 
 @torch.no_grad()

@@ -78,7 +78,7 @@ class NoisyCounts(ABC):
 
     def save(self, path: Path, announce: Callable[[], None] = lambda: None) -> None:
         """Write a new file; `announce` is called when its content is about to be visible on disk."""
-        write_once(path, json.dumps(self.to_json()).encode(), announce)
+        write_once(path, [json.dumps(self.to_json()).encode()], announce)
 
     @classmethod
     def load(cls, path: Path, *, plan: str) -> Self:

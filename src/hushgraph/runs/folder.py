@@ -573,9 +573,11 @@ def name_data(data: Any) -> str:
 
 def split_id(graph: Graph) -> str:
     """A digest of what is public about the nodes: how many, which are in the training split, and whose."""
-    persons = graph.train_idx[:0] if graph.persons is None else graph.persons
-    public = np.concatenate([[graph.num_nodes], graph.train_idx, persons]).astype("<i8")
-    return hashlib.sha256(public.tobytes()).hexdigest()[:32]
+    digest = hashlib.sha256(graph.num_nodes.to_bytes(8, "little"))
+    for nodes in (graph.train_idx, graph.persons):
+        if nodes is not None:
+            digest.update(np.ascontiguousarray(nodes, "<i8").data)
+    return digest.hexdigest()[:32]
 
 
 def _needs_bounds(task: Task) -> bool:

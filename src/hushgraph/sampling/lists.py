@@ -9,8 +9,9 @@ import numba
 import numpy as np
 
 from hushgraph.errors import GraphError
+from hushgraph.graph.checks import check_edges, cut_edges
 from hushgraph.graph.chunks import Int32Array, Int64Array
-from hushgraph.graph.graph import Array, Graph, check_edges, cut_edges
+from hushgraph.graph.graph import Array, Graph
 from hushgraph.graph.reads import build_reads
 from hushgraph.graph.shares import Shares
 from hushgraph.sampling.keys import pair_key

@@ -24,7 +24,8 @@ from hushgraph.datasets.engine import use_engine
 from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
 from hushgraph.figures.tables import NoisyTables
-from hushgraph.graph.graph import Graph, check_features
+from hushgraph.graph.checks import check_features
+from hushgraph.graph.graph import Graph
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.covered import average_over_neighbours, score_table
 from hushgraph.inference.in_memory import evaluate

@@ -20,8 +20,9 @@ from hushgraph.datasets.tables.new_rows import new_rows_from_tables
 from hushgraph.errors import InputError
 from hushgraph.export.bundle import open_published
 from hushgraph.export.onnx_model import check_exportable
+from hushgraph.graph.checks import check_features
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import Graph, check_features
+from hushgraph.graph.graph import Graph
 from hushgraph.inference.new_nodes import NewNodes
 from hushgraph.inference.predicted import Predicted
 from hushgraph.runs.folder import RunFolder

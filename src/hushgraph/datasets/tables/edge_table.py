@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._threads import map_in_order
 from hushgraph.datasets.tables.records import (
     Records,
     apply_weights,
@@ -22,10 +23,59 @@ from hushgraph.datasets.tables.records import (
 )
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
+from hushgraph.graph.checks import id_type
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import id_type
 
 CHUNK = 1 << 22
+# Ids that lie this close together, by the nodes, have a table with the number of each.
+_SPAN = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeNumbers:
+    """The numbers of nodes whose ids are integers that lie close together.
+
+    Attributes:
+        low: the least id.
+        count: how many nodes there are.
+        table: the number of each id from `low` on, -1 where no node has it; empty where ids are in order and
+            without gaps.
+    """
+
+    low: int
+    count: int
+    table: npt.NDArray[Any]
+
+    @classmethod
+    def of(cls, names: npt.NDArray[Any]) -> NodeNumbers | None:
+        """Of ids in the order of nodes; None where the table would be large."""
+        low, high = int(names.min()), int(names.max())
+        if high - low >= _SPAN * len(names) + CHUNK:
+            return None
+        dtype = id_type(len(names))
+        starts = range(0, len(names), CHUNK)
+        own = [np.arange(begin, min(begin + CHUNK, len(names))) for begin in starts]
+        if all(np.array_equal(names[part[0] : part[-1] + 1] - low, part) for part in own):
+            return cls(low=low, count=len(names), table=np.empty(0, dtype))
+        table = _arrays.looked_up(high - low + 1, dtype)
+        table[:] = -1
+        for part in own:
+            table[names[part[0] : part[-1] + 1] - low] = part
+        return cls(low=low, count=len(names), table=table)
+
+    def find(self, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The number of every id, -1 where no node has it, or the cell is empty."""
+        places = np.ma.getdata(ids).astype(np.int64)
+        places -= self.low
+        end = len(self.table) or self.count
+        wrong = np.ma.getmaskarray(ids) if np.ma.is_masked(ids) else None
+        if wrong is not None or places.min() < 0 or places.max() >= end:
+            is_wrong = (places < 0) | (places >= end)
+            places[is_wrong if wrong is None else is_wrong | wrong] = -1
+            numbers = places if not len(self.table) else np.where(places < 0, -1, self.table[places])
+        else:
+            numbers = self.table[places] if len(self.table) else places
+        return numbers.astype(self.table.dtype, copy=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +94,16 @@ class EdgeTable:
     nodes: Table
     columns: Columns
 
-    def array(self, num_nodes: int) -> tuple[npt.NDArray[Any], int]:
-        """Return node numbers [2, E], sources, then targets, and how many edges were dropped."""
-        is_dated = self.columns.edge_date is not None
+    def array(self, names: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
+        """Return node numbers [2, E], sources, then targets, and how many edges were dropped.
+
+        Args:
+            names: the ids of the nodes.
+        """
+        is_dated, num_nodes = self.columns.edge_date is not None, len(names)
+        numbers = None if is_dated else self._find_numbers(names)
+        if numbers is not None:
+            return self._stream(numbers)
         self.table.execute(
             self.connection, lambda table: self._create_sql(table, num_nodes, is_full=is_dated)
         )
@@ -59,6 +116,37 @@ class EdgeTable:
             edges[0, begin : begin + CHUNK] = chunk["source"]
             edges[1, begin : begin + CHUNK] = chunk["target"]
         return edges, dropped
+
+    def _find_numbers(self, names: npt.NDArray[Any]) -> NodeNumbers | None:
+        """What turns the ends of edges into numbers without a join; None where that takes text or a join."""
+        has_integers = self.nodes.is_integer(self.columns.id) and all(
+            self.table.is_integer(name) for name in (self.columns.source, self.columns.target)
+        )
+        return NodeNumbers.of(names) if has_integers and self.table.is_streamed else None
+
+    def _stream(self, numbers: NodeNumbers) -> tuple[npt.NDArray[Any], int]:
+        """As `array`, some rows at a time, from several threads; nothing but the result is written."""
+        ends = (self.columns.source, self.columns.target)
+        edges = _arrays.empty((2, self.table.count_rows()), id_type(numbers.count))
+
+        def read(rows: tuple[Table, int, int]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+            part, begin, end = rows
+            with self.connection.cursor() as cursor:
+                source, target = (numbers.find(ids) for ids in part.read_rows(cursor, ends, begin, end))
+            return source, target
+
+        at, row = 0, 0
+        for source, target in map_in_order(read, self.table.cut(CHUNK)):
+            row += len(source)
+            if min(source.min(), target.min()) < 0:
+                is_known = (source >= 0) & (target >= 0)
+                if self.columns.unknown_ids == "refuse":
+                    first = int(is_known.argmin())
+                    self._raise_for_id(row - len(source) + first, ends[0 if source[first] < 0 else 1])
+                source, target = source[is_known], target[is_known]
+            edges[0, at : at + len(source)], edges[1, at : at + len(source)] = source, target
+            at += len(source)
+        return edges[:, :at], row - at
 
     def records(self, num_nodes: int) -> tuple[Records, dict[str, int]]:
         """Return records with weights, relations and places, and how many were dropped or count as 0.
@@ -104,7 +192,11 @@ class EdgeTable:
         if min(sources, targets) == count:
             return 0
         if self.columns.unknown_ids == "refuse":
-            self._raise_for_id()
+            row, source = self.connection.execute(
+                "SELECT row_no, source FROM edges WHERE source IS NULL OR target IS NULL ORDER BY row_no "
+                "LIMIT 1"
+            ).fetchone()
+            self._raise_for_id(row, self.columns.source if source is None else self.columns.target)
         return self._keep("source IS NOT NULL AND target IS NOT NULL")
 
     def _fetch(self, names: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -166,12 +258,8 @@ class EdgeTable:
             f"{table.rows}) AS e {joins}"
         )
 
-    def _raise_for_id(self) -> NoReturn:
-        """Raise GraphError naming the first edge with an end that is not a node."""
-        row, source = self.connection.execute(
-            "SELECT row_no, source FROM edges WHERE source IS NULL OR target IS NULL ORDER BY row_no LIMIT 1"
-        ).fetchone()
-        name = self.columns.source if source is None else self.columns.target
+    def _raise_for_id(self, row: int, name: str) -> NoReturn:
+        """Raise GraphError naming the first edge with an end that is not a node, and the column of that."""
         text = self.table.cell(self.connection, row, name)
         where = self.table.place(row, name)
         drop = self.table.advice("drop such edges (--unknown-ids drop)", "remove the edge")

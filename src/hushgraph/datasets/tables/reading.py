@@ -102,7 +102,7 @@ def _read_edges(
     num_nodes, counts = len(arrays["y"]), dict(arrays["clean_up"])
     readers = [EdgeTable(connection=connection, table=each, nodes=nodes, columns=columns) for each in tables]
     if len(readers) == 1 and not columns.has_relations:
-        edges, dropped = readers[0].array(num_nodes)
+        edges, dropped = readers[0].array(arrays["node_names"])
         what = "edges to unknown ids dropped" if columns.edge_date is None else "edges dropped"
         return {"edge_index": edges, "clean_up": counts | {what: dropped}}
     read = []

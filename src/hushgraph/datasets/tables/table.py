@@ -6,7 +6,7 @@ import contextlib
 import csv
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,8 @@ _FLOATS = ("FLOAT", "DOUBLE")
 _GUESSED = re.compile(r"BOOLEAN|DECIMAL\(.*|DATE|TIME.*")
 _TEXTS = re.compile(r"VARCHAR|ENUM\(.*|UUID|DATE|TIMESTAMP.*|TIME.*")
 _TIMES = re.compile(r"DATE|TIMESTAMP.*")
+# What DuckDB calls the number of a row in its Parquet file.
+_ROW_NUMBER = "file_row_number"
 # The columns whose default name is their role.
 _DEFAULTS = ("id", "label", "source", "target")
 FIXED = "a run keeps the columns of its training"
@@ -265,6 +267,41 @@ class Table:
         except duckdb.Error as error:
             return self._reread(connection, error).execute(connection, write_sql)
         return self
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether `read_rows` can read it: files of Parquet, whose rows have numbers in their file."""
+        is_files = all(part.origin is None for part in self.parts or (self,))
+        return is_files and self.delimiter is None and _ROW_NUMBER not in self.names
+
+    def count_rows(self) -> int:
+        """How many rows a Parquet table has."""
+        return sum(part.num_rows or 0 for part in self.parts or (self,))
+
+    def cut(self, size: int) -> Iterator[tuple[Table, int, int]]:
+        """The files of a Parquet table in ranges of rows, in order: a file, the first row, the one behind."""
+        for part in self.parts or (self,):
+            for begin in range(0, part.num_rows or 0, size):
+                yield part, begin, min(begin + size, part.num_rows or 0)
+
+    def read_rows(self, connection: Any, names: Sequence[str], begin: int, end: int) -> list[Any]:
+        """Some columns of one Parquet file, from one row to the one before another, in the order of rows.
+
+        Returns:
+            Arrays, masked where cells are empty.
+        """
+        import duckdb
+
+        columns = ", ".join(f"c{number}" for number in range(len(self.names)))
+        reader = f"{self.reader[:-1]}, {_ROW_NUMBER} = true) AS t({columns}, {_ROW_NUMBER})"
+        chosen = ", ".join(self.sql_name(name) for name in names)
+        sql = f"SELECT {chosen} FROM {reader} WHERE {_ROW_NUMBER} >= {begin} AND {_ROW_NUMBER} < {end}"
+        try:
+            fetched = connection.execute(sql, [self.pattern]).fetchnumpy()
+        except duckdb.Error as error:
+            self._reread(connection, error)
+            raise
+        return [fetched[self.sql_name(name)] for name in names]
 
     def _reread(self, connection: Any, error: Exception) -> Table:
         """Return this table with options that let DuckDB read it; raise GraphError if there are none."""
