@@ -270,9 +270,9 @@ class Table:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether `read_rows` can read it: files of Parquet, where rows have numbers; no folders."""
-        is_file = all(part.origin is None for part in self.parts or (self,))
-        return is_file and self.delimiter is None and _ROW_NUMBER not in self.names
+        """Whether `read_rows` can read it: files of Parquet, whose rows have numbers in their file."""
+        is_files = all(part.origin is None for part in self.parts or (self,))
+        return is_files and self.delimiter is None and _ROW_NUMBER not in self.names
 
     def count_rows(self) -> int:
         """How many rows a Parquet table has."""
