@@ -6,18 +6,18 @@ import threading
 import time
 from collections.abc import Iterator
 
-import numba
 import pytest
+import torch
 
-from hushgraph._threads import map_in_order
+from hushgraph._threads import count_threads, map_in_order
 
 
 @pytest.fixture(params=[1, 2])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(request.param, numba.config.NUMBA_NUM_THREADS))
-    yield request.param
-    numba.set_num_threads(before)
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield count_threads()
+    torch.set_num_threads(before)
 
 
 def test_results_come_in_order_and_are_not_hoarded(threads: int) -> None:
@@ -31,7 +31,7 @@ def test_results_come_in_order_and_are_not_hoarded(threads: int) -> None:
 
     for number, result in enumerate(map_in_order(work, iter(range(20)))):
         assert result == 10 * number
-        assert len(begun) <= number + 1 + numba.get_num_threads()
+        assert len(begun) <= number + 1 + threads
     assert sorted(begun) == list(range(20))
 
 

@@ -148,7 +148,7 @@ def test_the_release_alone_reads_raw_tables(run: Run) -> None:
     head = "account;income;age;balance;largest transfer;opened;logins;countries;paid in cash;channel\n"
     row = "{};21.050,00;24;-310,00;9.800,00;02.01.2025;140;4;61,5%;app\n"
     Path("new.csv").write_text(head + row.format("n1") + row.format("n2").replace("21.050,00", ""))
-    Path("lists.csv").write_text("payer,payee\nn1,account000001\nn2,account000002\n")
+    Path("lists.csv").write_text("payer;payee;amount\nn1;account000001;1.312,54\nn2;phone7;\n")
     walk.type("hushgraph predict published new.csv --edges lists.csv --new --threshold 0.5 --out scores.csv")
     assert walk.dead_ends == []
     assert Path("scores.csv").read_text().splitlines()[0].startswith("account,class,p_yes")

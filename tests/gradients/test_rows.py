@@ -209,7 +209,7 @@ def test_other_models_are_no_chains() -> None:
 
 
 def test_torch_threads_are_left_as_they_were() -> None:
-    from hushgraph.models.device import count_threads, use_one_pool
+    from hushgraph._threads import count_threads, use_one_pool
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)

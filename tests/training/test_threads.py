@@ -15,7 +15,7 @@ gc.disable()
 import torch
 import hushgraph as hg
 from hushgraph.gradients import rows
-from hushgraph.models.device import count_threads
+from hushgraph._threads import count_threads
 
 seen = []
 take = rows.RowPass.clipped_sum

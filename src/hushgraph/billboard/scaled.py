@@ -71,8 +71,8 @@ def add_free_inputs(
         at = readings.shape[1]
         for start in starts:
             places = np.asarray(own_places)[rows]
-            own = board.values[start + np.maximum(places, 0)]
-            own[places < 0] = 0
+            own = np.zeros((len(places), board.width), np.float32)
+            own[places >= 0] = board.values[start + places[places >= 0]]
             joined[rows, at : at + board.width] = scale_readings(
                 own, board, scale=scale, radius=radius, in_place=True
             )

@@ -172,7 +172,7 @@ Edges = Annotated[
     list[Path] | None,
     _data(
         "The edges, where DATA is the nodes: a file, folder or 'pattern*'; repeat it. [edges.*]",
-        parser=lambda text: text if is_elsewhere(text) else Path(text),
+        parser=lambda text: text if is_elsewhere(str(text)) else Path(text),
     ),
 ]
 DataRoot = Annotated[

@@ -20,12 +20,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from hushgraph._threads import count_threads
 from hushgraph.gradients import row_kernels as kernels
 from hushgraph.gradients.clip import GROUPS, UNCLIPPED, Clipping, group_of
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.gradients.vectors import LANES
 from hushgraph.inputs.rows import Rows
-from hushgraph.models.device import count_threads
 from hushgraph.models.gnn import GNN, GCNLayer, ReadingMLP
 from hushgraph.tasks.classes import cross_entropy
 from hushgraph.tasks.labels import binary_cross_entropies

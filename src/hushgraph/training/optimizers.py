@@ -140,7 +140,9 @@ class Adam:
         for place, kept in state_dict["state"].items():
             shapes = {name: value.shape for name, value in own[place].items()}
             if {name: value.shape for name, value in kept.items()} != shapes:
-                raise ValueError(f"the optimiser's state of weight {place} has another shape")
+                raise ValueError(
+                    f"the optimiser's state of weight {place} lacks a part, or has another shape"
+                )
             for name, value in kept.items():
                 own[place][name].copy_(value)
 

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from hushgraph._threads import use_one_pool
 from hushgraph.accounting.events import Draw
 from hushgraph.gradients import ghost
 from hushgraph.gradients.clip import Clipping, group_of
 from hushgraph.gradients.unclipped import gradient_sum
-from hushgraph.models.device import multiply_exactly, use_one_pool
+from hushgraph.models.device import multiply_exactly
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan
