@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,19 @@ def fetch_file(system: Any, source: str, target: Path) -> None:
     """Copy a file of a store to disk."""
     target.parent.mkdir(parents=True, exist_ok=True)
     system.get_file(source, str(target))
+
+
+def fetch_files(address: str, folder: Path, endings: Collection[str]) -> list[Path]:
+    """Copy files of a store to a folder, in the order of their names: one, a folder of them, or a pattern."""
+    with open_store(address) as (system, root):
+        found = system.glob(root) if glob.has_magic(root) else system.find(root)
+        names = sorted(each for each in found if Path(each).suffix.casefold() in endings)
+        if not names:
+            raise RunError(f"{address}: no table there; expected files that end in {', '.join(endings)}")
+        copies = [folder / str(number) / Path(name).name for number, name in enumerate(names)]
+        for name, copy in zip(names, copies, strict=True):
+            fetch_file(system, name, copy)
+    return copies
 
 
 def _shorten(error: Exception) -> str:

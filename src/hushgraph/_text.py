@@ -16,7 +16,7 @@ SPARK_TABLE = "spark-table:"
 
 
 def is_elsewhere(text: str) -> bool:
-    """Whether Spark alone reads this: an address such as hdfs://..., or a table of its catalog."""
+    """Whether this is no path: an address such as s3://..., or a table of the catalog of Spark."""
     return "://" in text or text.startswith(SPARK_TABLE)
 
 

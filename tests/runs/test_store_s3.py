@@ -55,3 +55,17 @@ def test_what_is_not_there_is_one_line(bucket: str) -> None:
         hg.Run.load(f"s3://{bucket}/nothing")
     with pytest.raises(RunError, match=r"^s3://another/models: "):
         hg.Run.load("s3://another/models")
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+def test_tables_are_read_from_there(bucket: str, tmp_path: Path, run: Any, engine: str) -> None:
+    import s3fs
+
+    nodes = "id,label,x,split\n" + "".join(f"p{i},{i % 2},{i / 10},train\n" for i in range(20))
+    system = s3fs.S3FileSystem()
+    system.pipe_file(f"{bucket}/bank/nodes.csv", nodes.encode())
+    system.pipe_file(f"{bucket}/bank/edges/1.csv", b"source,target\np1,p2\np2,p3\n")
+    words = ["--edges", f"s3://{bucket}/bank/edges", "--num-classes", "2", "--epsilon", "4", "--steps", "2"]
+    own = ["--engine", engine, "--out", tmp_path / "run"]
+    assert run("train", f"s3://{bucket}/bank/nodes.csv", *words, *own)[0] == 0
+    assert (tmp_path / "run" / "release").is_dir()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+import tempfile
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hushgraph._stores import fetch_files, find_address
 from hushgraph._text import is_elsewhere
 from hushgraph.datasets.paths import check_is_file, format_path, path_exists
 from hushgraph.datasets.spark import fetch_tables, is_reading
@@ -102,17 +104,35 @@ def find_tables(
     Args:
         data: what `is_tables` accepts.
         connection: a DuckDB connection.
-        folder: the temporary folder for DataFrames, and for what Spark writes.
+        folder: the temporary folder for DataFrames, for what Spark writes, and for copies of tables in object
+            stores; those are not copied without a connection.
         columns, needs_split: as `fetch_tables` takes them, where Spark reads tables.
     """
     files = _find(data, connection, folder)
     if is_reading():
         return fetch_tables(files, columns, folder, needs_split=needs_split)
     others: list[Any] = [each for each in (*files.nodes, *files.edges) if not isinstance(each, Path)]
-    if others:
-        name = format_path(others[0]) if isinstance(others[0], str) else "a DataFrame of Spark"
-        raise GraphError(f"{name}: Spark alone reads it; add --engine spark")
-    return files
+    for each in others:
+        if not isinstance(each, str) or find_address(each) is None:
+            name = format_path(each) if isinstance(each, str) else "a DataFrame of Spark"
+            raise GraphError(f"{name}: Spark alone reads it; add --engine spark")
+        if connection is None:
+            raise GraphError(f"{format_path(each)}: its size is not known; give --engine memory or duckdb")
+    return _copy_from_stores(files, folder) if others else files
+
+
+def _copy_from_stores(files: TableFiles, folder: Path) -> TableFiles:
+    """The same tables with copies of those in object stores, each made once."""
+    copied: dict[str, list[Path]] = {}
+
+    def find_copies(sources: tuple[Any, ...]) -> tuple[Path, ...]:
+        for each in sources:
+            if isinstance(each, str) and each not in copied:
+                copied[each] = fetch_files(each, Path(tempfile.mkdtemp(dir=folder)), _ENDINGS)
+        return tuple(path for each in sources for path in (copied[each] if isinstance(each, str) else [each]))
+
+    relations = {name: find_copies(sources) for name, sources in files.relations.items()}
+    return replace(files, nodes=find_copies(files.nodes), edges=find_copies(files.edges), relations=relations)
 
 
 def _find(data: Any, connection: Any, folder: Path) -> TableFiles:
