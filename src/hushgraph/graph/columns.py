@@ -1,4 +1,4 @@
-"""Columns: the role of each column of a node table and an edge table."""
+"""Columns: the role of each column of a node table and an edge table, one field each, hence a long file."""
 
 from __future__ import annotations
 
