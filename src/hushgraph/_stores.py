@@ -61,8 +61,8 @@ def fetch_file(system: Any, source: str, target: Path) -> None:
 def fetch_files(address: str, folder: Path, endings: Collection[str]) -> list[Path]:
     """Copy files of a store to a folder, in the order of their names: one, a folder of them, or a pattern."""
     with open_store(address) as (system, root):
-        found = system.glob(root) if glob.has_magic(root) else system.find(root)
-        names = sorted(each for each in found if Path(each).suffix.casefold() in endings)
+        paths = system.glob(root) if glob.has_magic(root) else system.find(root)
+        names = sorted(each for each in paths if Path(each).suffix.casefold() in endings)
         if not names:
             raise RunError(f"{address}: no table there; expected files that end in {', '.join(endings)}")
         copies = [folder / str(number) / Path(name).name for number, name in enumerate(names)]

@@ -68,7 +68,7 @@ def test_a_state_of_another_model_is_refused() -> None:
     with pytest.raises(KeyError):
         optimizer.load_state_dict({"state": {7: {}}})
     kept = {name: torch.zeros(1) for name in ("step", "exp_avg", "exp_avg_sq")}
-    with pytest.raises(ValueError, match="state of weight 1 has another shape"):
+    with pytest.raises(ValueError, match="state of weight 1 lacks a part, or has another shape"):
         optimizer.load_state_dict({"state": {1: kept}})
 
 
