@@ -89,7 +89,7 @@ def test_what_no_engine_reads_is_refused_in_one_line(tables: Path) -> None:
         choose_engine("memory", data, memory="8GiB")
     with pytest.raises(InputError, match=r"engine='sparc': expected auto, .* did you mean 'spark'"):
         choose_engine("sparc", data)
-    with pytest.raises(InputError, match="it reads tables"), use_engine("duckdb", "demo"):
+    with pytest.raises(InputError, match="it reads tables"), use_engine("duckdb", "people.npz"):
         pass
 
 
