@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from hushgraph.errors import InputError, RunError
+from hushgraph.errors import HushgraphError, InputError, RunError
 
 # What a path makes of an address, "s3:/bucket", is one too.
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.DOTALL)
@@ -45,7 +45,7 @@ def open_store(address: str) -> Iterator[tuple[Any, str]]:
         raise RunError(f"{address}: there is no {_shorten(error)}; check the address") from None
     # Stores have errors of their own, without a common kind.
     except Exception as error:
-        if isinstance(error, RunError):
+        if isinstance(error, HushgraphError):
             raise
         raise RunError(
             f"{address}: the store answered {_shorten(error)}; check address, credentials and network"

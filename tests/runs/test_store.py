@@ -59,6 +59,20 @@ def test_only_the_release_is_there(memory: Any, trained: hg.Run) -> None:
     assert {memory.cat_file(name) for name in memory.find(ADDRESS)} == released | {pointer}
 
 
+def test_a_report_in_the_folder_is_not_published(memory: Any, trained: hg.Run, tmp_path: Path) -> None:
+    """It may show exact figures, where it was made from the data."""
+    release = tmp_path / "release"
+    shutil.copytree(trained.folder.release_path, release)
+    (release / "report.html").write_text("exact")
+    (release / "notes").mkdir()
+    (release / "notes" / "weights.safetensors").write_text("private")
+    store.put_release(release, ADDRESS)
+    assert sorted(path.name for path in store.fetch_release(ADDRESS).iterdir()) == sorted(
+        path.name for path in trained.folder.release_path.iterdir()
+    )
+    assert not {b"exact", b"private"} & {memory.cat_file(name) for name in memory.find(ADDRESS)}
+
+
 def test_the_pointer_is_written_last(memory: Any, trained: hg.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever upload fails, whoever reads sees the release of before, or none."""
     release = trained.folder.release_path

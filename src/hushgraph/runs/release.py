@@ -39,6 +39,8 @@ FORMAT = 1
 CARD = "README.md"
 # Files that are released as they are.
 _RELEASED = ("weights.safetensors", "halfway.safetensors", SCALING_FILE, *BOARD_FILES)
+RELEASE_FILES = (*_RELEASED, FIGURES_FILE, ABOUT, CARD)
+"""All that a release may hold."""
 # How a run was watched is nobody else's business.
 # Of data that is no tables; left out where nothing is declared.
 _RECORDS = ("edge_weight", "people")

@@ -19,6 +19,7 @@ from pathlib import Path
 from hushgraph._stores import fetch_file, open_store
 from hushgraph.datasets.catalog.data_root import data_root
 from hushgraph.errors import RunError, WriteError
+from hushgraph.runs.release import RELEASE_FILES
 
 POINTER = "release.json"
 _FORMAT = 1
@@ -32,13 +33,11 @@ def put_release(release: Path, address: str) -> None:
         address: where, such as "s3://bucket/models/people".
 
     Guarantees:
-        The pointer changes at once, and names files that are all there.
+        The pointer changes at once, and names files that are all there. What else lies in the folder, such as
+        a report on data, stays where it is.
     """
-    files = {
-        path.relative_to(release).as_posix(): _digest(path.read_bytes())
-        for path in sorted(release.rglob("*"))
-        if path.is_file()
-    }
+    paths = [path for name in RELEASE_FILES if (path := release / name).is_file()]
+    files = {path.name: _digest(path.read_bytes()) for path in paths}
     pointer = json.dumps({"format": _FORMAT, "files": files}, indent=1).encode()
     with open_store(address) as (system, root):
         for name, digest in files.items():
