@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
+import torch
 
 from hushgraph.billboard.ballots import label_ballots
 from hushgraph.billboard.board import cast_and_release
@@ -90,6 +91,8 @@ def main() -> None:
     parser.add_argument("--record", type=Path)
     options = parser.parse_args()
     numba.set_num_threads(1)
+    # Boards and readings are made by as many threads as torch has.
+    torch.set_num_threads(1)
     chosen = [(options.nodes, options.edges, options.classes)] if options.nodes else SIZES
     lines = []
     for size in chosen:

@@ -8,10 +8,11 @@ import pytest
 from hushgraph.billboard.ballots import GRID, label_ballots
 from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.combined import place_weights
-from hushgraph.billboard.lists import build_lists, find_starts, list_blocks
+from hushgraph.billboard.lists import find_starts, list_blocks
 from hushgraph.billboard.reading import read
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.records import Relation
+from row_lists import list_rows
 
 NODES, PLACES = 1500, 40
 
@@ -58,19 +59,31 @@ def list_by_hand(graph: Graph, owner: EdgeOwner) -> list[dict[int, tuple[int, fl
 
 
 @pytest.mark.parametrize("owner", ["sender", "reader"])
-def test_rows_list_what_they_own_in_ascending_order(
-    owner: EdgeOwner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_list_what_they_own_in_ascending_order(owner: EdgeOwner) -> None:
     graph = make_graph()
-    # Some rows at a time.
-    monkeypatch.setattr("hushgraph.billboard.owned._HELD_ENTRIES", 500)
-    lists, expected = build_lists(graph, owner), list_by_hand(graph, owner)
-    assert lists is not None
+    lists, expected = list_rows(graph, owner), list_by_hand(graph, owner)
     for v, row in enumerate(expected):
         mine = slice(lists.indptr[v], lists.indptr[v + 1])
         assert lists.places[mine].tolist() == sorted(row)
         shares = lists.coefficients[mine] / GRID
         np.testing.assert_allclose(shares, [row[place][1] for place in sorted(row)], atol=3 / GRID)
+
+
+@pytest.mark.parametrize("owner", ["sender", "reader"])
+def test_parts_and_threads_do_not_matter(owner: EdgeOwner, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = make_graph()
+    ballots = label_ballots(graph, owner, task=graph.task)
+    values = np.random.default_rng(1).normal(size=(2 * NODES + PLACES, 3)).astype(np.float32)
+    board = Board(values=values, noise_std=1.0, blocks=list_blocks(graph))
+    # Rows of which some have lists that have changed since they cast.
+    now = graph.with_row_emptied(1, owner).with_row_emptied(700, owner)
+    everyone = read(board, graph, owner, own=ballots), read(board, now, owner, own=ballots, cast_graph=graph)
+    for name, held in (("_HELD_SUMS", 350), ("_NEAR_NUMBERS", 70)):
+        monkeypatch.setattr(f"hushgraph.billboard.reading.{name}", held)
+    for threads in (1, 3):
+        monkeypatch.setattr("hushgraph.billboard.reading.count_threads", lambda threads=threads: threads)
+        assert np.array_equal(read(board, graph, owner, own=ballots), everyone[0])
+        assert np.array_equal(read(board, now, owner, own=ballots, cast_graph=graph), everyone[1])
 
 
 @pytest.mark.parametrize("owner", ["sender", "reader"])

@@ -28,7 +28,7 @@ from hushgraph.audit.source import settings_of_run
 from hushgraph.audit.words import list_entries
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board
-from hushgraph.billboard.lists import Block, build_lists, hash_names
+from hushgraph.billboard.lists import Block, hash_names
 from hushgraph.datasets import load_graph
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.records import Relation
@@ -38,6 +38,7 @@ from hushgraph.privacy.choices import Unit
 from hushgraph.privacy.plans import BillboardPlan, RowPlan, TreePlan
 from hushgraph.tasks.task import Task
 from hushgraph.training.parts import Parts
+from row_lists import list_rows
 
 pytestmark = pytest.mark.usefixtures("small_checks")
 
@@ -167,9 +168,19 @@ def lengthen_lists(real: Parts, factor: float) -> Parts:
 
     def label_ballots(graph: Graph, edge_owner: EdgeOwner, /, *, task: Task) -> Ballots:
         ballots = real.label_ballots(graph, edge_owner, task=task)
-        assert ballots.lists is not None
-        coefficients = (factor * ballots.lists.coefficients).astype(np.int64)
-        return replace(ballots, lists=replace(ballots.lists, coefficients=coefficients))
+        assert ballots.records is not None
+        longer = [
+            replace(
+                each,
+                **{
+                    name: (factor * kept).astype(np.int64)
+                    for name, kept in (("shares", each.shares), ("coefficients", each.coefficients))
+                    if kept is not None
+                },
+            )
+            for each in ballots.records.relations
+        ]
+        return replace(ballots, records=replace(ballots.records, relations=tuple(longer)))
 
     return replace(real, label_ballots=label_ballots)
 
@@ -187,10 +198,10 @@ def divide_before_hashing(real: Parts) -> Parts:
 def halve_all_noise(real: Parts) -> Parts:
     """Boards and steps have half of the noise that was paid for."""
 
-    def release_board(graph: Graph, ballots: Ballots, /, *, noise_std: float, **given: Any) -> Board:
-        return real.release_board(graph, ballots, noise_std=noise_std / 2, **given)
+    def cast_and_release(graph: Graph, ballots: Ballots, /, *, noise_std: float, **given: Any) -> Board:
+        return real.cast_and_release(graph, ballots, noise_std=noise_std / 2, **given)
 
-    return get_fault("half-noise").plant(replace(real, release_board=release_board))
+    return get_fault("half-noise").plant(replace(real, cast_and_release=cast_and_release))
 
 
 @pytest.mark.parametrize("claim", [1.0, 4.0])
@@ -351,9 +362,7 @@ def test_names_that_share_a_bucket_are_read_as_the_attack_has_them() -> None:
     nodes = pd.DataFrame({"id": [f"p{v}" for v in range(made.num_nodes)], "label": 0, "age": 1.0})
     columns = {"places": f"hash:{copies}"}
     read = load_graph((nodes, pd.DataFrame(edges)), columns=columns, num_classes=3, split="1/0/0")
-    lists, wanted = (build_lists(graph, "sender") for graph in (read, made))
-    assert lists is not None
-    assert wanted is not None
+    lists, wanted = (list_rows(graph, "sender") for graph in (read, made))
     for copy, canary in enumerate(canaries):
         mine, theirs = (slice(each.indptr[canary], each.indptr[canary + 1]) for each in (lists, wanted))
         # Before the places come those of people, whom nobody lists.

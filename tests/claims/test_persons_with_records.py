@@ -19,7 +19,7 @@ from benchmark_scripts import ROOT, script
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots
 from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.combined import place_weights
-from hushgraph.billboard.lists import build_lists, list_blocks
+from hushgraph.billboard.lists import list_blocks
 from hushgraph.billboard.reading import read
 from hushgraph.datasets import load_graph
 from hushgraph.errors import GraphError
@@ -29,6 +29,7 @@ from hushgraph.privacy.changes import Change
 from hushgraph.privacy.charges import BoardCharge
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.number import Number
+from row_lists import list_records, list_rows
 
 search = script("record_search")
 RECORD = ROOT / "benchmarks" / "records" / "record_search.jsonl"
@@ -137,8 +138,7 @@ def test_records_between_nodes_of_one_person_go_before_anything_is_divided() -> 
         num_classes=3,
         persons=["a", "a", "b"],
     )
-    lists = build_lists(graph, "sender")
-    assert lists is not None
+    lists = list_rows(graph, "sender")
     assert lists.places.tolist() == [2]
     # The relation in which nothing is left has no share either.
     assert lists.coefficients.tolist() == [GRID]
@@ -152,7 +152,7 @@ def test_what_any_node_of_a_person_cast_is_taken_off_by_relation() -> None:
         small = search.draw(mode, 1_000 + number)
         graph = small.graph()
         ballots = small.ballots(graph)
-        lists = ballots.lists
+        lists = list_records(ballots.records)
         rng = np.random.default_rng(number)
         values = rng.normal(size=(lists.num_places, 3)).astype(np.float32)
         board = Board(values=values, noise_std=1.0, blocks=lists.blocks)
@@ -181,13 +181,10 @@ def test_what_was_cast_is_taken_off_though_lists_have_changed() -> None:
             [m if t.is_weighted else np.minimum(m, 1) for m, t in zip(changed, small.tables, strict=True)]
         )
         ballots = small.ballots(graph)
-        board = Board(
-            values=rng.normal(size=(ballots.lists.num_places, 3)).astype(np.float32),
-            noise_std=1.0,
-            blocks=ballots.lists.blocks,
-        )
+        then, listed = list_records(ballots.records), list_rows(now, small.owner)
+        values = rng.normal(size=(then.num_places, 3)).astype(np.float32)
+        board = Board(values=values, noise_std=1.0, blocks=then.blocks)
         found = read(board, now, small.owner, own=ballots, cast_graph=graph, damped=False)
-        then, listed = ballots.lists, build_lists(now, small.owner)
         dense = ballots.dense(np.arange(graph.num_nodes)) / GRID
         shares = np.zeros((2, graph.num_nodes, then.num_places))
         for which, lists in enumerate((then, listed)):
@@ -300,9 +297,7 @@ def test_places_of_persons_are_declared_and_not_looked_up_in_rows(
     full = load_graph(write_tables(tmp_path / "full", mine + "c,shop,1,x\nc,a,2,x\n"), **how)
     poor = load_graph(write_tables(tmp_path / "poor", "c,shop,1,x\nc,a,2,x\n"), **how)
     assert [block.info for block in list_blocks(full)] == [block.info for block in list_blocks(poor)]
-    one, other = (build_lists(each, "sender") for each in (full, poor))
-    assert one is not None
-    assert other is not None
+    one, other = (list_rows(each, "sender") for each in (full, poor))
     assert one.places[one.indptr[2] :].tolist() == other.places[other.indptr[2] :].tolist()
     assert one.coefficients[one.indptr[2] :].tolist() == other.coefficients[other.indptr[2] :].tolist()
     tallies = [cast(each, label_ballots(each, "sender", task=full.task)) for each in (full, poor)]

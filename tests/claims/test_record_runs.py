@@ -16,10 +16,11 @@ import hushgraph as hg
 from hushgraph import Graph
 from hushgraph.billboard.ballots import GRID
 from hushgraph.billboard.board import cast
-from hushgraph.billboard.lists import build_lists, find_starts
+from hushgraph.billboard.lists import find_starts
 from hushgraph.graph.records import Relation
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.training.boards import make_ballots
+from row_lists import list_rows
 
 N, PLACES = 90, 12
 SHORT: dict[str, Any] = {"epsilon": 4.0, "steps": 6, "hidden": 4, "device": "cpu"}
@@ -117,8 +118,7 @@ def test_what_is_published_predicts_the_same(run: hg.Run, graph: Graph, tmp_path
 def test_a_new_row_reads_what_a_row_that_cast_nothing_reads(run: hg.Run, graph: Graph) -> None:
     """A node of no split casts on the second board alone: what is taken off there is all that differs."""
     ledger = run.folder.ledger_path.read_bytes()
-    lists = build_lists(graph, run.plan.edge_owner)
-    assert lists is not None
+    lists = list_rows(graph, run.plan.edge_owner)
     node, starts = N - 2, find_starts(lists.blocks)
     mine = slice(lists.indptr[node], lists.indptr[node + 1])
     of_blocks, weights = {}, {}

@@ -21,13 +21,14 @@ from effort import choose
 from hushgraph import Graph, PrivacyPlan
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_predictions
 from hushgraph.billboard.board import Board, cast
-from hushgraph.billboard.lists import build_lists, list_blocks
+from hushgraph.billboard.lists import list_blocks
 from hushgraph.billboard.reading import read
 from hushgraph.datasets import load_graph
 from hushgraph.graph.records import Relation
 from hushgraph.privacy.changes import KINDS, Change, Kind
 from hushgraph.privacy.charges import BoardCharge
 from hushgraph.tasks.classes import Classes
+from row_lists import list_records, list_rows
 
 GRAPHS, SMALL = choose(150, 500), choose(100, 500)
 MODES = ("weights", "relations", "places", "together")
@@ -128,7 +129,7 @@ def test_predictions_on_a_second_board_move_it_by_at_most_1(mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_squares_of_coefficients_sum_to_at_most_1_shared_by_relations(mode: str) -> None:
     for graph, owner, _ in draw_graphs(mode, 200):
-        lists = build_lists(graph, owner)
+        lists = list_rows(graph, owner)
         starts = lists.starts
         for v in range(graph.num_nodes):
             mine = slice(lists.indptr[v], lists.indptr[v + 1])
@@ -348,7 +349,7 @@ def test_repeats_are_summed_before_anything_is_divided() -> None:
     graph = Graph.from_arrays(
         edge_index=None, relations=[repeated], x=np.eye(3), y=[1, -1, -1], train_idx=[0], task=TASK
     )
-    lists = build_lists(graph, "reader")
+    lists = list_rows(graph, "reader")
     assert (lists.coefficients / GRID).tolist() == pytest.approx([0.8, 0.6], abs=1e-6)
 
 
@@ -363,7 +364,7 @@ def test_a_reading_is_that_of_the_contract() -> None:
         for _ in range(50):
             graph = draw_graph(rng, mode)
             ballots = label_ballots(graph, "reader", task=TASK)
-            lists = ballots.lists
+            lists = list_records(ballots.records)
             values = rng.normal(size=(lists.num_places, 3)).astype(np.float32)
             board = Board(values=values, noise_std=1.0, blocks=lists.blocks)
             found = read(board, graph, "reader", own=ballots, damped=False).reshape(graph.num_nodes, -1, 3)
@@ -390,11 +391,11 @@ def test_names_are_hashed_before_anything_is_divided(tmp_path: Path) -> None:
     """Four names in one bucket are one place: divided before, they would cast 4 * 1/2 = 2 there."""
     edges = "".join(f"a,shop{number},1\n" for number in range(4))
     graph = load_graph(write_tables(tmp_path / "t", edges), columns={"places": "hash:1"}, num_classes=2)
-    lists = build_lists(graph, "sender")
+    lists = list_rows(graph, "sender")
     assert lists.coefficients.tolist() == [GRID]
     assert squared(tally_of(graph, "sender")) <= GRID**2
     weighted = load_graph(tmp_path / "t", columns={"places": "hash:1"}, num_classes=2, edge_weight="amount")
-    assert build_lists(weighted, "sender").coefficients.tolist() == [GRID]
+    assert list_rows(weighted, "sender").coefficients.tolist() == [GRID]
 
 
 @pytest.mark.parametrize("places", ["hash:5", ["shop", "cafe"]])
@@ -410,7 +411,7 @@ def test_places_are_declared_and_not_looked_up_in_rows(tmp_path: Path, places: s
     assert [block.info for block in list_blocks(full)] == [block.info for block in list_blocks(poor)]
     assert tally_of(full, "sender").shape == tally_of(poor, "sender").shape
     rest = [0, 2]
-    one, other = (build_lists(each, "sender") for each in (full, poor))
+    one, other = (list_rows(each, "sender") for each in (full, poor))
     for v in rest:
         mine = [slice(each.indptr[v], each.indptr[v + 1]) for each in (one, other)]
         assert one.places[mine[0]].tolist() == other.places[mine[1]].tolist()

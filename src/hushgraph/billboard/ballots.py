@@ -29,10 +29,10 @@ import numpy.typing as npt
 from hushgraph import _arrays
 from hushgraph.billboard.lists import GRID as GRID
 from hushgraph.billboard.lists import GRID_BITS as GRID_BITS
-from hushgraph.billboard.lists import Int32Array as Int32Array
-from hushgraph.billboard.lists import Lists, build_lists, plain_lists
+from hushgraph.billboard.lists import RowRecords, divide_records, plain_records
+from hushgraph.billboard.owned import Int32Array as Int32Array
 from hushgraph.billboard.owned import Int64Array as Int64Array
-from hushgraph.billboard.owned import OwnedRecords
+from hushgraph.billboard.owned import find_share
 from hushgraph.billboard.persons import PersonLists, cut_product
 from hushgraph.errors import GraphError
 from hushgraph.graph.checks import check_owner
@@ -62,7 +62,7 @@ class Ballots:
         rest: int64 [N], what every other class loses, in units; 0 without one.
         soft_rows: int64 [N], the row of `soft` that a row casts instead; -1 where it casts none of these.
         soft: int32 [M, width], ballots of another form than a class against all others.
-        lists: what every row casts its ballot onto, with a coefficient for each place; None where it casts
+        records: what every row casts its ballot onto, with a coefficient for each place; None where it casts
             the same onto every place that the graph lists.
         person_lists: the lists of persons with several rows; None where nobody has.
         undivided: the same ballots as if every row were a person of its own, where somebody has several.
@@ -76,7 +76,7 @@ class Ballots:
     rest: Int64Array
     soft_rows: Int64Array
     soft: Int32Array
-    lists: Lists | None = None
+    records: RowRecords | None = None
     person_lists: PersonLists | None = None
     undivided: Ballots | None = None
 
@@ -86,7 +86,7 @@ class Ballots:
 
         The number of places where all get the same; 1 where coefficients divide a ballot among them.
         """
-        return self.list_sizes if self.lists is None else np.minimum(self.list_sizes, 1)
+        return self.list_sizes if self.records is None else np.minimum(self.list_sizes, 1)
 
     @property
     def num_nodes(self) -> int:
@@ -121,11 +121,7 @@ def owned_records(graph: Graph, edge_owner: EdgeOwner) -> Iterator[tuple[npt.NDA
 
 def list_sizes(graph: Graph, edge_owner: EdgeOwner) -> Int64Array:
     """int64 [N]: |L_v|, how many places every row lists."""
-    lists = plain_lists(graph, edge_owner)
-    if lists is None:
-        return OwnedRecords(graph.indptr, graph.indices, None, is_by_owner=False).count()
-    sizes: Int64Array = _arrays.empty(graph.num_nodes, np.int64)
-    return np.subtract(lists.indptr[1:], lists.indptr[:-1], out=sizes)
+    return plain_records(graph, edge_owner).count()
 
 
 def ballot_entries(
@@ -173,10 +169,10 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots
         raise GraphError(f"num_nodes={graph.num_nodes}: tallies are 64-bit; expected less than 2^31 nodes")
     labels = _arrays.full(graph.y.shape, no_label(graph.y.dtype), graph.y.dtype)
     labels[graph.train_idx] = graph.y[graph.train_idx]
-    lists = build_lists(graph, edge_owner)
-    sizes = list_sizes(graph, edge_owner) if lists is None else lists.sizes
-    ballots = ballots_of_lists(sizes, labels, edge_owner, task=task, lists=lists)
-    return share_among_persons(ballots, PersonLists.of(graph, edge_owner, lists))
+    records = divide_records(graph, edge_owner)
+    sizes = list_sizes(graph, edge_owner) if records is None else records.sizes
+    ballots = ballots_of_lists(sizes, labels, edge_owner, task=task, records=records)
+    return share_among_persons(ballots, PersonLists.of(graph, edge_owner, records))
 
 
 def ballots_of_lists(
@@ -185,7 +181,7 @@ def ballots_of_lists(
     edge_owner: EdgeOwner,
     *,
     task: Task,
-    lists: Lists | None = None,
+    records: RowRecords | None = None,
 ) -> Ballots:
     """The ballots of rows that list this many places and have these training labels."""
     has_label = is_labelled(labels)
@@ -199,7 +195,7 @@ def ballots_of_lists(
         rest=nothing,
         soft_rows=nobody,
         soft=np.empty((0, task.ballot_width), np.int32),
-        lists=lists,
+        records=records,
     )
     if task.entry_squares is None:
         return _add_soft(ballots, has_label, lambda rows: task.make_ballots(labels[rows]))
@@ -327,10 +323,15 @@ def _isqrt(values: Int64Array) -> Int64Array:
 
 
 @numba.njit(cache=True, nogil=True)
-def add_ballots(ends, casters, rows, soft, first, tally):  # type: ignore[no-untyped-def]
+def add_ballots(ends, casters, shares, coefficients, rows, soft, first, tally):  # type: ignore[no-untyped-def]
     """Add what is cast onto the places from `first` on; place u is listed by `casters[ends[u]:ends[u + 1]]`.
 
-    `rows` has of every row its class or -1, what that gains, what all classes lose, and its row of `soft`.
+    `rows` has of every row its class or -1, what that gains, what all classes lose, and its row of `soft`;
+    where rows have `shares`, gains and losses are multiplied already.
+
+    A product of two numbers of at most GRID is cut to units towards zero, so that its size is at most that of
+    the product: the squares of all that a row casts sum to at most those of its coefficients times those of
+    its ballot, divided by GRID^2, which is at most GRID^2.
     """
     for place in range(len(tally)):
         taken = np.int64(0)
@@ -338,43 +339,45 @@ def add_ballots(ends, casters, rows, soft, first, tally):  # type: ignore[no-unt
             v = casters[i]
             label, row = rows[v, 0], rows[v, 3]
             if label >= 0:
-                tally[place, label] += rows[v, 1]
-                taken += rows[v, 2]
+                share = find_share(None, coefficients, v, i)
+                loss = (share * rows[v, 2]) >> GRID_BITS
+                tally[place, label] += ((share * rows[v, 1]) >> GRID_BITS) + loss
+                taken += loss
             if row >= 0:
+                share = find_share(shares, coefficients, v, i)
                 for k in range(soft.shape[1]):
-                    tally[place, k] += soft[row, k]
+                    tally[place, k] += cut_product(share, soft[row, k])
         for k in range(tally.shape[1]):
             tally[place, k] -= taken
 
 
 @numba.njit(cache=True, nogil=True)
-def add_shares(  # type: ignore[no-untyped-def]
-    indptr, places, coefficients, cursors, labels, own, rest, soft_rows, soft, first, tally, taken
-):
-    """Add what every row casts by its coefficients onto the places from `first` on.
+def add_lists(indptr, places, shares, coefficients, cursors, rows, soft, first, tally):  # type: ignore[no-untyped-def]
+    """`add_ballots` by the lists of rows: row v lists `places[indptr[v]:indptr[v + 1]]`, which are ascending.
 
-    A product of two numbers of at most GRID is cut to units towards zero, so that its size is at most that of
-    the product: the squares of all that a row casts sum to at most those of its coefficients times those of
-    its ballot, divided by GRID^2, which is at most GRID^2. `cursors` are where rows have places from `first`
-    on, or before that, and move to those behind the tally.
+    `cursors` are where rows have places from `first` on, or before that, and move to those behind the tally.
     """
-    last = first + len(tally)
+    last, taken = first + len(tally), np.zeros(len(tally), np.int64)
     for v in range(len(cursors)):
-        label, row = labels[v], soft_rows[v]
+        label, row = rows[v, 0], rows[v, 3]
         if label < 0 and row < 0:
             continue
-        # Places of a row are ascending.
         i, end = cursors[v], indptr[v + 1]
         while i < end and places[i] < first:
             i += 1
         while i < end and places[i] < last:
-            u, share = places[i] - first, GRID if coefficients is None else np.int64(coefficients[i])
+            u = places[i] - first
             if row >= 0:
+                share = find_share(shares, coefficients, v, i)
                 for k in range(soft.shape[1]):
                     tally[u, k] += cut_product(share, soft[row, k])
             else:
-                loss = (share * rest[v]) >> GRID_BITS
-                tally[u, label] += ((share * own[v]) >> GRID_BITS) + loss
+                share = find_share(None, coefficients, v, i)
+                loss = (share * rows[v, 2]) >> GRID_BITS
+                tally[u, label] += ((share * rows[v, 1]) >> GRID_BITS) + loss
                 taken[u] += loss
             i += 1
         cursors[v] = i
+    for u in range(len(tally)):
+        for k in range(tally.shape[1]):
+            tally[u, k] -= taken[u]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ from hushgraph.billboard.ballots import (
     GRID,
     GRID_BITS,
     Ballots,
+    Int32Array,
     Int64Array,
     add_ballots,
-    add_shares,
+    add_lists,
 )
-from hushgraph.billboard.lists import Block, Lists, list_blocks
+from hushgraph.billboard.lists import Block, RowRecords, list_blocks
 from hushgraph.billboard.names import NameIndex, as_integers_or_text, unpack_texts
+from hushgraph.billboard.owned import Records
 from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
@@ -132,20 +135,14 @@ def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = Non
          [-0.5  0.5]
          [-0.5  0.5]]
     """
-    return _collect(graph, ballots)(places or (0, _count_places(graph, ballots)))
+    records = _find_casters(graph, ballots)
+    return _collect(records, ballots)(places or (0, records.num_places))
 
 
-def _count_places(graph: Graph, ballots: Ballots) -> int:
-    return graph.num_nodes if ballots.lists is None else ballots.lists.num_places
-
-
-def _collect(graph: Graph, ballots: Ballots) -> Callable[[tuple[int, int]], Int64Array]:
-    """What gives the tally of some places, from the first one to the one before the last.
-
-    Where rows have coefficients, calls are for one range of places after another: lists are read on.
-    """
-    if ballots.lists is not None:
-        return partial(_cast_shares, ballots, ballots.lists, ballots.lists.indptr[:-1].astype(np.int64))
+def _find_casters(graph: Graph, ballots: Ballots) -> RowRecords:
+    """Who casts onto what."""
+    if ballots.records is not None:
+        return ballots.records
     expected = len(ballots.labels), int(ballots.list_sizes.sum())
     if (graph.num_nodes, graph.num_edges) != expected:
         raise GraphError(
@@ -154,30 +151,58 @@ def _collect(graph: Graph, ballots: Ballots) -> Callable[[tuple[int, int]], Int6
         )
     # Who lists every place: one's readers list it where readers own records.
     ends, casters = graph.lists_of("sender" if ballots.edge_owner == "reader" else "reader")
-    # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
-    # Side by side, since rows are looked up in any order.
-    rows = _arrays.looked_up((graph.num_nodes, 4), np.int32)
-    for begin in range(0, len(rows), _PACKED_ROWS):
-        part = slice(begin, begin + _PACKED_ROWS)
-        rows[part, 0], rows[part, 1] = ballots.labels[part], ballots.own[part] + ballots.rest[part]
-        rows[part, 2], rows[part, 3] = ballots.rest[part], ballots.soft_rows[part]
+    by_place = Records(indptr=ends, indices=casters, is_by_owner=False)
+    return RowRecords(blocks=(), relations=(by_place,), sizes=ballots.list_sizes)
+
+
+def _collect(records: RowRecords, ballots: Ballots) -> Callable[[tuple[int, int]], Int64Array]:
+    """What gives the tally of some places, from the first one to the one before the last.
+
+    Where records are stored by their owners, calls are for one range of places after another.
+    """
+    cursors = [each.indptr[:-1].astype(np.int64) if each.is_by_owner else None for each in records.relations]
+    blocks = list(itertools.pairwise(records.starts))
+
+    # Places come in order, so that few relations are asked for at a time.
+    @lru_cache(maxsize=2)
+    def pack(number: int | None) -> Int32Array:
+        return _pack_rows(ballots, None if number is None else records.relations[number].shares)
 
     def cast_places(places: tuple[int, int]) -> Int64Array:
-        tally = np.zeros((places[1] - places[0], ballots.width), np.int64)
-        add_ballots(ends, casters, rows, ballots.soft, places[0], tally)
+        first, last = places
+        tally = np.zeros((last - first, ballots.width), np.int64)
+        for number, (each, (start, end), cursor) in enumerate(
+            zip(records.relations, blocks, cursors, strict=True)
+        ):
+            begin, behind = max(first, start), min(last, end)
+            if begin < behind:
+                rows = pack(None if each.shares is None else number)
+                among = (rows, ballots.soft, begin - start, tally[begin - first : behind - first])
+                if cursor is None:
+                    add_ballots(*each.arrays, *among)
+                else:
+                    add_lists(*each.arrays, cursor, *among)
         return tally
 
     return cast_places
 
 
-def _cast_shares(ballots: Ballots, lists: Lists, cursors: Int64Array, places: tuple[int, int]) -> Int64Array:
-    """The tally of some places by the coefficients that every row has for them; cursors move behind them."""
-    first, end = places
-    tally, taken = np.zeros((end - first, ballots.width), np.int64), np.zeros(end - first, np.int64)
-    cast_as = (ballots.labels, ballots.own, ballots.rest, ballots.soft_rows, ballots.soft)
-    add_shares(lists.indptr, lists.places, lists.coefficients, cursors, *cast_as, first, tally, taken)
-    tally -= taken[:, None]
-    return tally
+def _pack_rows(ballots: Ballots, shares: Int32Array | None) -> Int32Array:
+    """int32 [N, 4]: class, gain, loss and soft ballot of every row, as kernels take them.
+
+    Args:
+        ballots: of the rows.
+        shares: what every row's are multiplied by, in units.
+    """
+    # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
+    # Side by side, since rows are looked up in any order.
+    rows = _arrays.looked_up((ballots.num_nodes, 4), np.int32)
+    for begin in range(0, len(rows), _PACKED_ROWS):
+        part = slice(begin, begin + _PACKED_ROWS)
+        rows[part, 0], rows[part, 3] = ballots.labels[part], ballots.soft_rows[part]
+        for column, entries in enumerate((ballots.own[part], ballots.rest[part]), start=1):
+            rows[part, column] = entries if shares is None else entries * shares[part] >> GRID_BITS
+    return rows
 
 
 def release(
@@ -239,12 +264,13 @@ def cast_and_release(
     Guarantees:
         The board is that of `release(cast(graph, ballots), ...)`, number for number.
     """
-    num_places = _count_places(graph, ballots)
+    records = _find_casters(graph, ballots)
+    num_places = records.num_places
     values = _arrays.empty((num_places, ballots.width), np.float32)
     std, first = 0.0, 0
     # Noise is drawn in the order of the places, while the next ones are cast.
-    work = map if ballots.lists is not None else map_in_order
-    for tally in work(_collect(graph, ballots), _cut_places(num_places, ballots.width)):
+    work = map if any(each.is_by_owner for each in records.relations) else map_in_order
+    for tally in work(_collect(records, ballots), _cut_places(num_places, ballots.width)):
         part = release(tally, noise_std=noise_std, draws=draws)
         values[first : first + len(tally)], std = part.values, part.noise_std
         first += len(tally)

@@ -5,15 +5,17 @@ every place u that it lists a coefficient a_vu = w_vu / (|w_v| sqrt(rho)), where
 that relation and rho is how many relations v has records of. It casts a_vu b_v, and it reads with the same
 coefficients.
 
-A graph without relations has no lists of this kind: there every coefficient is 1 / sqrt(|L_v|), which
-ballots have in them already.
+Records are used as they are stored, by the rows that own them or by the places that these list: what is kept
+beside them is one coefficient for each row and relation or, of weights, one for each record.
+
+In a graph without relations every coefficient is 1 / sqrt(|L_v|), which ballots have in them already.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,17 +26,14 @@ import numpy.typing as npt
 
 from hushgraph import _arrays
 from hushgraph.billboard.names import NameIndex, as_integers_or_text
-from hushgraph.billboard.owned import Int64Array, OwnedRecords, cut_ends
+from hushgraph.billboard.owned import GRID as GRID
+from hushgraph.billboard.owned import GRID_BITS as GRID_BITS
+from hushgraph.billboard.owned import FloatArray, Int32Array, Int64Array, Records, find_ends
 from hushgraph.errors import GraphError
 from hushgraph.graph.checks import check_owner, id_type
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.records import PEOPLE, PlaceKind, RelationInfo
 
-# One unit is 2^-24 of a ballot's norm. With fewer than 2^31 rows, sums stay below 2^56: int64 holds them.
-GRID_BITS = 24
-GRID = 1 << GRID_BITS
-
-Int32Array = npt.NDArray[np.int32]
 # Digits of a hash that become a number, as columns of hashed features have them.
 _HEX_DIGITS = 15
 
@@ -80,44 +79,64 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lists:
-    """What rows list, with coefficients. Private.
+    """What some rows list over all relations, with coefficients. Private.
 
     Attributes:
-        blocks: of the board, one for each relation; empty for a graph without relations.
-        indptr: int64 [R + 1]; row v lists `places[indptr[v]:indptr[v + 1]]`. It begins at 0 unless `cut_rows`
-            has left rows out.
+        indptr: int64 [R + 1]; row v lists `places[indptr[v]:indptr[v + 1]]`.
         places: integers, ascending within a row and without repeats; numbers on the whole board.
-        coefficients: int32 of 0 or more, in units of 1 / GRID; None where each is GRID.
-
-    Guarantees:
-        The squares of the coefficients of a row, if it has some, sum to at most GRID^2, in integers. They
-        depend on the records of that row alone.
+        coefficients: int32 of 0 or more, in units of 1 / GRID.
     """
 
-    blocks: tuple[Block, ...]
     indptr: Int64Array
     places: npt.NDArray[Any]
-    coefficients: npt.NDArray[Any] | None
+    coefficients: Int32Array
 
     @property
-    def sizes(self) -> Int64Array:
-        """int64 [R]: how many places every row lists, over all relations."""
-        return np.diff(self.indptr)
-
-    @property
-    def arrays(self) -> tuple[Int64Array, npt.NDArray[Any], npt.NDArray[Any] | None]:
+    def arrays(self) -> tuple[Int64Array, npt.NDArray[Any], Int32Array]:
         """`indptr`, `places` and `coefficients`, as kernels take them."""
         return self.indptr, self.places, self.coefficients
 
-    @property
-    def num_places(self) -> int:
-        """How many places the blocks have."""
-        return sum(block.size for block in self.blocks)
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowRecords:
+    """What rows list: the records of every relation, each with its coefficient. Private.
+
+    Attributes:
+        blocks: of the board, one for each relation; empty for a graph without relations.
+        relations: their records; of a graph without relations those of its edges, which all count GRID.
+        sizes: int64 [R], how many places every row lists, over all relations.
+
+    Guarantees:
+        The squares of the coefficients of a row over all relations, if there are some, sum to at most GRID^2,
+        in integers. They depend on the records of that row alone.
+    """
+
+    blocks: tuple[Block, ...]
+    relations: tuple[Records, ...]
+    sizes: Int64Array
 
     @property
-    def starts(self) -> Int64Array:
-        """int64 [relations + 1]: where the blocks begin, and the end."""
-        return find_starts(self.blocks)
+    def num_places(self) -> int:
+        """How many places a board has; without relations these are the rows."""
+        return sum(block.size for block in self.blocks) if self.blocks else len(self.sizes)
+
+    @property
+    def starts(self) -> list[int]:
+        """Where the places of every relation begin on a board, and the end."""
+        return find_starts(self.blocks).tolist() if self.blocks else [0, self.num_places]
+
+    def list_rows(self, rows: Int64Array) -> Lists:
+        """What these rows list over all relations; no row twice."""
+        wanted = np.full(len(self.sizes), -1, np.int64)
+        wanted[rows] = np.arange(len(rows))
+        indptr = find_ends(self.sizes[rows])
+        free = indptr[:-1].copy()
+        places = np.empty(indptr[-1], id_type(self.num_places))
+        coefficients = np.empty(indptr[-1], np.int32)
+        # Blocks come in order within a row, and places within each: they are ascending.
+        for start, each in zip(self.starts, self.relations, strict=False):
+            each.put(start, wanted, free, places, coefficients)
+        return Lists(indptr=indptr, places=places, coefficients=coefficients)
 
 
 def list_blocks(graph: Graph) -> tuple[Block, ...]:
@@ -142,104 +161,104 @@ def find_starts(blocks: tuple[Block, ...]) -> Int64Array:
     return np.concatenate([[0], np.cumsum([block.size for block in blocks])]).astype(np.int64)
 
 
-class RowLists:
-    """What the rows of a graph list, some rows at a time, first to last.
-
-    Args:
-        graph: whose lists are given.
-        edge_owner: whose row holds an edge record.
-        lists: from `build_lists`, where they are there already.
-
-    Attributes:
-        blocks: of a board.
-        num_places: how many places a board has.
-        lists: of all rows; None where they are made when they are asked for: all of them would be as large as
-            the edges.
-        ends: int64 [N + 1], where the entries of rows begin, and the end.
-    """
-
-    def __init__(self, graph: Graph, edge_owner: EdgeOwner, lists: Lists | None = None) -> None:
-        self.lists = lists or build_lists(graph, edge_owner) or plain_lists(graph, edge_owner)
-        self.blocks = () if self.lists is None else self.lists.blocks
-        self.num_places = sum(block.size for block in self.blocks) if self.blocks else graph.num_nodes
-        if self.lists is None:
-            self._records = OwnedRecords(graph.indptr, graph.indices, None, is_by_owner=False)
-            self.ends = _find_ends(self._records.count())
-        else:
-            self.ends = self.lists.indptr
-
-    def take(self, begin: int, end: int) -> Lists:
-        """The lists of the next rows: from `begin`, where the last call ended, to the one before `end`."""
-        indptr = self.ends[begin : end + 1]
-        if self.lists is not None:
-            return replace(self.lists, indptr=indptr)
-        indptr = indptr - indptr[0]
-        places = np.empty(indptr[-1], self._records.indices.dtype)
-        self._records.put((begin, end), indptr[:-1].copy(), places)
-        return Lists(blocks=(), indptr=indptr, places=places, coefficients=None)
-
-    def pick(self, rows: Int64Array) -> Lists:
-        """The lists of these rows alone, without repeats, instead of calls of `take`."""
-        if self.lists is not None:
-            return restrict(self.lists, rows)
-        ordered, parts = np.sort(rows), list[Lists]()
-        for begin, end in itertools.pairwise(cut_ends(self.ends, most_rows=len(self.ends))):
-            mine = ordered[slice(*np.searchsorted(ordered, [begin, end]))]
-            parts.append(restrict(self.take(begin, end), mine - begin))
-        together = Lists(
-            blocks=(),
-            indptr=_find_ends(np.concatenate([part.sizes for part in parts])),
-            places=np.concatenate([part.places for part in parts]),
-            coefficients=None,
-        )
-        return restrict(together, np.searchsorted(ordered, rows))
+def find_records(graph: Graph, edge_owner: EdgeOwner, divided: RowRecords | None = None) -> RowRecords:
+    """What every row of a graph lists; `divided` is what `divide_records` gave, if it has run."""
+    divided = divided or divide_records(graph, edge_owner)
+    if divided is not None:
+        return divided
+    records = plain_records(graph, edge_owner)
+    return RowRecords(blocks=(), relations=(records,), sizes=records.count())
 
 
-def plain_lists(graph: Graph, edge_owner: EdgeOwner) -> Lists | None:
-    """What rows of a graph without relations list; None where the lists of senders would fill memory."""
+def plain_records(graph: Graph, edge_owner: EdgeOwner) -> Records:
+    """The edges of a graph; by place where the lists of senders would fill memory."""
     check_owner(edge_owner)
     if edge_owner == "sender" and _arrays.find_disk() is None:
-        return None
+        return Records(indptr=graph.indptr, indices=graph.indices, is_by_owner=False)
     indptr, places = graph.lists_of(edge_owner)
-    return Lists(blocks=(), indptr=indptr, places=places, coefficients=None)
+    return Records(indptr=indptr, indices=places, is_by_owner=True)
 
 
-def build_lists(graph: Graph, edge_owner: EdgeOwner) -> Lists | None:
-    """What every row of a graph lists; None where it has no relations.
+def divide_records(graph: Graph, edge_owner: EdgeOwner) -> RowRecords | None:
+    """What every row of a graph lists, with coefficients; None where it has no relations.
 
     Guarantees:
-        The list of a row depends on the records that the row owns, and on nothing else.
+        Those of a row depend on the records that the row owns, and on nothing else.
     """
+    check_owner(edge_owner)
     if not graph.relations:
         return None
-    blocks = list_blocks(graph)
-    starts = find_starts(blocks)
     records = [
-        OwnedRecords(each.indptr, each.indices, each.weights, edge_owner == "reader" or not each.names_people)
+        Records(
+            indptr=each.indptr,
+            indices=each.indices,
+            is_by_owner=edge_owner == "reader" or not each.names_people,
+        )
         for each in graph.relations
     ]
-    sizes = np.zeros(graph.num_nodes, np.int64)
-    for each in records:
-        sizes += each.count()
-    ends = _find_ends(sizes)
-    places, coefficients = np.empty(ends[-1], id_type(int(starts[-1]))), np.empty(ends[-1], np.int32)
-    is_weighted = any(each.weights is not None for each in records)
-    for first, end in itertools.pairwise(
-        cut_ends(ends, most_rows=max(1, graph.num_nodes), relations=len(records))
-    ):
-        indptr = ends[first : end + 1] - ends[first]
-        free, part = indptr[:-1].copy(), slice(ends[first], ends[end])
-        weights = np.empty(indptr[-1]) if is_weighted else None
-        # Blocks come in order within a row, and places within each: they are ascending.
-        for each, start in zip(records, starts.tolist(), strict=False):
-            each.put((first, end), free, places[part], weights, start=start)
-        divide_weights(indptr, places[part], weights, starts, coefficients[part])
-    return Lists(blocks=blocks, indptr=ends, places=places, coefficients=coefficients)
+    return _divide(list_blocks(graph), records, [each.weights for each in graph.relations])
 
 
-def _find_ends(sizes: Int64Array) -> Int64Array:
-    """int64 [N + 1]: where lists of these sizes begin, and the end."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64, copy=False)
+def _divide(
+    blocks: tuple[Block, ...], records: Sequence[Records], weights: Sequence[FloatArray | None]
+) -> RowRecords:
+    """Give records their coefficients: weights divided by their norm in a row, which its relations share.
+
+    The sum of squares is checked in integers; a row that fails is scaled down.
+    """
+    sizes = [each.count() for each in records]
+    listed, relations = np.zeros((2, len(sizes[0])), np.int64)
+    for size in sizes:
+        listed += size
+        relations += size > 0
+    divided = [
+        _divide_one(each, size, given, relations)
+        for each, size, given in zip(records, sizes, weights, strict=True)
+    ]
+    # A millionth undoes rounding errors in one try; more and more is taken off, so that it ends in any case.
+    for bits in itertools.chain(range(20, 0, -1), itertools.repeat(1)):
+        totals = np.zeros(len(listed), np.int64)
+        for each, size in zip(divided, sizes, strict=True):
+            if each.shares is not None:
+                totals += size * np.square(each.shares, dtype=np.int64)
+            else:
+                _add_squares(each.indptr, each.indices, each.is_by_owner, each.coefficients, totals)
+        is_long = totals > GRID**2
+        if not is_long.any():
+            break
+        for each in divided:
+            each.shorten(is_long, bits)
+    return RowRecords(blocks=blocks, relations=tuple(divided), sizes=listed)
+
+
+def _divide_one(
+    records: Records, sizes: Int64Array, weights: FloatArray | None, relations: Int64Array
+) -> Records:
+    """The records of one relation with coefficients.
+
+    Args:
+        records: without them.
+        sizes: how many of them every row owns.
+        weights: of the records; None where every weight is 1.
+        relations: how many relations every row has records of.
+    """
+    stored = (records.indptr, records.indices, records.is_by_owner)
+    # Of every row its largest weight and, in units of it, what it divides by. Side by side, since rows are
+    # looked up in any order.
+    units = np.ones((len(sizes), 2))
+    units[:, 1] = sizes
+    if weights is not None:
+        units.fill(0.0)
+        _find_largest(*stored, weights, units)
+        _add_weights(*stored, weights, units)
+    # The norm of a ballot is shared by the relations of its row.
+    np.sqrt(units[:, 1] * relations, out=units[:, 1])
+    if weights is None:
+        norms = np.where(sizes > 0, units[:, 1], np.inf)
+        return replace(records, shares=(1.0 / norms * GRID).astype(np.int32))
+    coefficients = _arrays.empty(len(weights), np.int32)
+    _divide_weights(*stored, weights, units, coefficients)
+    return replace(records, coefficients=coefficients)
 
 
 def lists_of_rows(
@@ -248,7 +267,7 @@ def lists_of_rows(
     indptr: Int64Array,
     places: Int64Array,
     weights: npt.ArrayLike | None = None,
-) -> Lists:
+) -> RowRecords:
     """What rows list that are given one by one, such as nodes that arrived after the board.
 
     Args:
@@ -282,91 +301,55 @@ def lists_of_rows(
     ends = np.searchsorted(keys, np.arange(len(indptr)) * num_places)
     listed = keys % max(1, num_places)
     if not blocks:
-        return Lists(blocks=(), indptr=ends, places=listed, coefficients=None)
-    coefficients = np.empty(len(listed), np.int32)
-    divide_weights(ends, listed, sums, starts, coefficients)
-    return Lists(blocks=blocks, indptr=ends, places=listed, coefficients=coefficients)
-
-
-def restrict(lists: Lists, rows: npt.NDArray[Any]) -> Lists:
-    """The lists of these rows alone."""
-    indptr = _find_ends(lists.sizes[rows])
-    taken = np.repeat(lists.indptr[rows] - indptr[:-1], np.diff(indptr)) + np.arange(indptr[-1])
-    shares = None if lists.coefficients is None else lists.coefficients[taken]
-    return replace(lists, indptr=indptr, places=lists.places[taken], coefficients=shares)
-
-
-def split_relations(lists: Lists) -> Iterator[Lists]:
-    """The lists of one relation after another; all but the last one given are written over."""
-    if len(lists.blocks) < 2:
-        yield lists
-        return
-    # Close together: the entries of one relation are a small part of every row.
-    cursors, size = lists.indptr[:-1].copy(), lists.indptr[-1] - lists.indptr[0]
-    places, coefficients = np.empty(size, lists.places.dtype), np.empty(size, np.int32)
-    for behind in lists.starts[1:]:
-        indptr = np.zeros(len(cursors) + 1, np.int64)
-        _cut_relation(*lists.arrays, cursors, behind, indptr, places, coefficients)
-        yield replace(lists, indptr=indptr, places=places, coefficients=coefficients)
+        alike = Records(indptr=ends, indices=listed, is_by_owner=True)
+        return RowRecords(blocks=(), relations=(alike,), sizes=alike.count())
+    records, weights_of = [], list[FloatArray | None]()
+    relation = np.searchsorted(starts[1:-1], listed, side="right")
+    for number, block in enumerate(blocks):
+        mine = np.flatnonzero(relation == number)
+        of_block = Records(
+            indptr=np.searchsorted(mine, ends), indices=listed[mine] - starts[number], is_by_owner=True
+        )
+        records.append(of_block)
+        weights_of.append(sums[mine] if block.is_weighted and sums is not None else None)
+    return _divide(blocks, records, weights_of)
 
 
 @numba.njit(cache=True, nogil=True)
-def _cut_relation(indptr, places, coefficients, cursors, behind, ends, kept, shares):  # type: ignore[no-untyped-def]
-    """Copy what rows list from where `cursors` are, which move, to the place before `behind`."""
-    at = 0
-    for row in range(len(cursors)):
-        i = cursors[row]
-        while i < indptr[row + 1] and places[i] < behind:
-            kept[at], shares[at] = places[i], coefficients[i]
-            at += 1
-            i += 1
-        cursors[row], ends[row + 1] = i, at
+def _find_largest(indptr, indices, is_by_owner, weights, units):  # type: ignore[no-untyped-def]
+    """The largest weight of every row."""
+    for number in range(len(indptr) - 1):
+        for i in range(indptr[number], indptr[number + 1]):
+            row = number if is_by_owner else indices[i]
+            units[row, 0] = max(units[row, 0], weights[i])
 
 
 @numba.njit(cache=True, nogil=True)
-def divide_weights(indptr, places, weights, starts, coefficients):  # type: ignore[no-untyped-def]
-    """Divide the weights of every row by their norm within a relation and by the root of its relations.
+def _add_weights(indptr, indices, is_by_owner, weights, units):  # type: ignore[no-untyped-def]
+    """Add up the squared weights of every row, in units of its largest: their sum must not overflow."""
+    for number in range(len(indptr) - 1):
+        for i in range(indptr[number], indptr[number + 1]):
+            row = number if is_by_owner else indices[i]
+            weight = weights[i] / units[row, 0]
+            units[row, 1] += weight * weight
 
-    The sum of squares is checked in integers; a row that fails is scaled down. `weights` are written over;
-    None where every weight is 1.
-    """
-    for v in range(len(indptr) - 1):
-        begin, end = indptr[v], indptr[v + 1]
-        # Block b ends where `starts[b + 1]` is; `behind` is the first start behind a place.
-        relations, behind = 0, 0
-        for i in range(begin, end):
-            if places[i] >= starts[behind]:
-                relations += 1
-                while places[i] >= starts[behind]:
-                    behind += 1
-        at, behind = begin, 0
-        while at < end:
-            while places[at] >= starts[behind]:
-                behind += 1
-            stop, largest = at, 0.0
-            while stop < end and places[stop] < starts[behind]:
-                if weights is not None:
-                    largest = max(largest, weights[stop])
-                stop += 1
-            if weights is None:
-                coefficients[at:stop] = np.int64(1.0 / np.sqrt(1.0 * (stop - at) * relations) * GRID)
-            else:
-                square = 0.0
-                for i in range(at, stop):
-                    weights[i] /= largest
-                    square += weights[i] ** 2
-                root = np.sqrt(square * relations)
-                for i in range(at, stop):
-                    coefficients[i] = np.int64(weights[i] / root * GRID)
-            at = stop
-        while True:
-            total = np.int64(0)
-            for i in range(begin, end):
-                total += np.int64(coefficients[i]) * coefficients[i]
-            if total <= GRID * GRID:
-                break
-            for i in range(begin, end):
-                coefficients[i] -= (coefficients[i] >> 20) + (coefficients[i] > 0)
+
+@numba.njit(cache=True, nogil=True)
+def _divide_weights(indptr, indices, is_by_owner, weights, units, coefficients):  # type: ignore[no-untyped-def]
+    """Divide weights by the largest of their row and by its norm in units of that, towards zero."""
+    for number in range(len(indptr) - 1):
+        for i in range(indptr[number], indptr[number + 1]):
+            row = number if is_by_owner else indices[i]
+            coefficients[i] = np.int64(weights[i] / units[row, 0] / units[row, 1] * GRID)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_squares(indptr, indices, is_by_owner, coefficients, totals):  # type: ignore[no-untyped-def]
+    """Add up the squares of coefficients in every row, in integers."""
+    for number in range(len(indptr) - 1):
+        for i in range(indptr[number], indptr[number + 1]):
+            row = number if is_by_owner else indices[i]
+            totals[row] += np.int64(coefficients[i]) * coefficients[i]
 
 
 def hash_names(names: npt.NDArray[Any], buckets: int) -> Int64Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy.typing as npt
 
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.combined import place_weights
-from hushgraph.billboard.lists import lists_of_rows
+from hushgraph.billboard.lists import find_starts, lists_of_rows
 from hushgraph.billboard.owned import Int64Array
-from hushgraph.billboard.reading import divide, sum_lists
+from hushgraph.billboard.reading import Placed, divide, sum_lists
 from hushgraph.errors import GraphError
 
 # Entries of lists up to which loading a compiled kernel, half a second, takes longer than adding them up.
@@ -70,9 +71,12 @@ def read_rows(
     starts, given = _checked_lists(indptr, places)
     listed = lists_of_rows(board.blocks, board.num_places, starts, given, place_shares)
     values = np.empty((len(listed.sizes), board.num_relations, board.width), np.float32)
-    weights, few = place_weights(board, damped=damped), len(listed.places) <= _FEW_ENTRIES
-    for relation, seen in enumerate(sum_lists(board, weights, listed, listed, few=few)):
-        divide(seen, values[:, relation])
+    weights, few = place_weights(board, damped=damped), listed.sizes.sum() <= _FEW_ENTRIES
+    blocks = find_starts(board.blocks).tolist() if board.blocks else [0, board.num_places]
+    for relation, (first, last) in enumerate(itertools.pairwise(blocks)):
+        records = listed.relations[relation]
+        each = Placed(records, weights[first:last], board.values[first:last])
+        divide(sum_lists(each, records, few=few), values[:, relation])
     unknown = np.concatenate([[0], np.cumsum((given < 0) | (given >= board.num_places))])
     return Readings(
         values=values.reshape(len(values), -1), known=listed.sizes, unknown=np.diff(unknown[starts])

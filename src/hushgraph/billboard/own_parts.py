@@ -102,12 +102,10 @@ def _take_off_others(  # type: ignore[no-untyped-def]
                     continue
                 while mine < cast_end and cast_places[mine] < place:
                     mine += 1
-                share = 0
+                share = np.int64(0)
                 if mine < cast_end and cast_places[mine] == place:
-                    share = GRID if cast_coefficients is None else cast_coefficients[mine]
-                weight = weights[place]
-                if coefficients is not None:
-                    weight *= coefficients[at] / GRID
+                    share = np.int64(cast_coefficients[mine])
+                weight = weights[place] * (coefficients[at] / GRID)
                 for k in range(ballots.shape[1]):
                     others = cast[local[place], k] - cut_product(share, own[i - first, k])
                     sums[row, k] -= weight * (others * unit)

@@ -1,9 +1,8 @@
-"""Records of a relation by the rows that own them, some rows at a time: their places and weights."""
+"""The records of one relation, as they are stored and with what each counts, and lists of some rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numba
@@ -12,74 +11,129 @@ import numpy.typing as npt
 
 from hushgraph import _arrays
 
+Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-# Entries of lists that are sorted at a time, for each relation: 16 MiB of places.
+# One unit is 2^-24 of a ballot's norm. With fewer than 2^31 rows, sums stay below 2^56: int64 holds them.
+GRID_BITS = 24
+GRID = 1 << GRID_BITS
+# Entries of lists that are made at a time: 16 MiB of places.
 _HELD_ENTRIES = 1 << 22
 
 
-@dataclass(eq=False)
-class OwnedRecords:
-    """The records of a relation by the rows that own them.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Records:
+    """The records of one relation and what each counts. Private.
 
     Attributes:
-        indptr, indices, weights: of the relation; weights are None where every record counts 1.
-        is_by_owner: whether row v owns `indices[indptr[v]:indptr[v + 1]]`; else they own it who are named.
+        indptr, indices: in compressed rows, ascending within each; they are not copied.
+        is_by_owner: whether row v owns `indices[indptr[v]:indptr[v + 1]]`, which are places; else these are
+            the rows that list place v.
+        shares: int32 [N], the coefficient of all records that a row owns, in units of 1 / GRID; None where
+            records differ.
+        coefficients: int32, of every record; None where `shares` has them. Both are None where each is GRID.
     """
 
     indptr: npt.NDArray[Any]
     indices: npt.NDArray[Any]
-    weights: FloatArray | None
     is_by_owner: bool
+    shares: Int32Array | None = None
+    coefficients: Int32Array | None = None
 
-    @cached_property
-    def _cursors(self) -> Int64Array:
-        """The next record of every name."""
-        return self.indptr[:-1].astype(np.int64)
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """`indptr`, `indices`, `shares` and `coefficients`, as kernels take them."""
+        return self.indptr, self.indices, self.shares, self.coefficients
+
+    @property
+    def num_rows(self) -> int:
+        """N: how many rows or, as places are rows where records are stored by place, places there are."""
+        return len(self.indptr) - 1
 
     def count(self) -> Int64Array:
         """int64 [N]: how many records every row owns."""
         if self.is_by_owner:
-            return np.diff(self.indptr).astype(np.int64, copy=False)
-        sizes = _arrays.zeros(len(self.indptr) - 1, np.int64)
-        _count_owners(self.indices, sizes)
+            sizes = _arrays.empty(self.num_rows, np.int64)
+            np.subtract(self.indptr[1:], self.indptr[:-1], out=sizes)
+        else:
+            sizes = _arrays.zeros(self.num_rows, np.int64)
+            _count_owners(self.indices, sizes)
         return sizes
 
+    def shorten(self, is_long: npt.NDArray[np.bool_], bits: int) -> None:
+        """Scale down the coefficients of these rows by 2^-bits, and by one unit at least."""
+        owners = (
+            np.repeat(np.arange(self.num_rows), np.diff(self.indptr)) if self.is_by_owner else self.indices
+        )
+        for kept, at in ((self.shares, is_long), (self.coefficients, is_long[owners])):
+            if kept is not None:
+                kept[at] -= (kept[at] >> bits) + (kept[at] > 0)
+
+    def of_rows(self, begin: int, end: int) -> Records:
+        """Those of consecutive rows, numbered from 0, where they are stored by owner."""
+        shares = None if self.shares is None else self.shares[begin:end]
+        return replace(self, indptr=self.indptr[begin : end + 1], shares=shares)
+
+    def find_row(self, row: int) -> Int64Array:
+        """For every place the first of its records that this row or a later one owns, stored by place."""
+        cursors = self.indptr[:-1].astype(np.int64)
+        if row:
+            _find_row(self.indptr, self.indices, row, cursors)
+        return cursors
+
     def put(
-        self,
-        rows: tuple[int, int],
-        free: Int64Array,
-        places: npt.NDArray[Any],
-        weights: FloatArray | None = None,
-        *,
-        start: int = 0,
+        self, start: int, wanted: Int64Array, free: Int64Array, places: npt.NDArray[Any], shares: Int32Array
     ) -> None:
-        """Put the records of consecutive rows behind those that these rows have already.
+        """Put the records of some rows behind those that these rows have already.
 
         Args:
-            rows: the first row and the one behind the last. Where `is_by_owner` is not, calls begin at row 0
-                and go on where the last one ended.
-            free: int64 [rows], the next free entry of every row, which moves.
-            places, weights: what is written.
             start: added to every place.
+            wanted: int64 [N], the number of every row among those that are wanted, -1 for others.
+            free: the next free entry of every wanted row, which moves.
+            places, shares: what is written.
         """
-        if self.is_by_owner:
-            _put_rows(self.indptr, self.indices, self.weights, start, *rows, free, places, weights)
-        else:
-            names = (self.indptr, self.indices, self.weights, start, self._cursors)
-            _put_names(*names, *rows, free, places, weights)
+        _put(*self.arrays, self.is_by_owner, start, wanted, free, places, shares)
 
 
-def cut_ends(ends: Int64Array, *, most_rows: int, relations: int = 1) -> list[int]:
-    """Where parts of consecutive rows begin, and the end: few enough rows and, but for one row, entries.
+class NextRows:
+    """The lists of rows, made from records that are stored by place when they are asked for, first to last.
 
-    Args:
-        ends: int64 [N + 1], where the entries of rows begin, and the end.
-        most_rows: of a part.
-        relations: that rows have entries of.
+    All of them would be as large as the records.
     """
-    by_entries = np.searchsorted(ends, np.arange(0, ends[-1], relations * _HELD_ENTRIES))
-    return sorted({*by_entries.tolist(), *range(0, len(ends) - 1, most_rows), len(ends) - 1})
+
+    def __init__(self, records: Records, sizes: Int64Array) -> None:
+        self._records = records
+        self.ends = find_ends(sizes)
+        self._cursors = records.find_row(0)
+
+    def of_rows(self, begin: int, end: int) -> Records:
+        """Those of the next rows: from `begin`, where the last call ended, to the one before `end`."""
+        indptr = self.ends[begin : end + 1] - self.ends[begin]
+        places = np.empty(indptr[-1], self._records.indices.dtype)
+        names = (self._records.indptr, self._records.indices, self._cursors)
+        _put_names(*names, begin, end, indptr[:-1].copy(), places)
+        return Records(indptr=indptr, indices=places, is_by_owner=True)
+
+    def cut(self, most_rows: int) -> list[int]:
+        """Where parts of the rows begin, and the end: few enough rows and, but for one row, entries."""
+        by_entries = np.searchsorted(self.ends, np.arange(0, self.ends[-1], _HELD_ENTRIES))
+        rows = len(self.ends) - 1
+        return sorted({*by_entries.tolist(), *range(0, rows, most_rows), rows})
+
+
+def find_ends(sizes: Int64Array) -> Int64Array:
+    """int64 [N + 1]: where lists of these sizes begin, and the end."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64, copy=False)
+
+
+@numba.njit(cache=True, nogil=True)
+def find_share(shares, coefficients, row, i):  # type: ignore[no-untyped-def]
+    """The coefficient of record i, which `row` owns, in units."""
+    if coefficients is not None:
+        return np.int64(coefficients[i])
+    if shares is not None:
+        return np.int64(shares[row])
+    return np.int64(GRID)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -89,32 +143,35 @@ def _count_owners(owners, sizes):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _put_rows(indptr, indices, given, start, first, end, free, places, weights):  # type: ignore[no-untyped-def]
-    """`OwnedRecords.put` of rows that own what they name."""
-    for row in range(first, end):
-        at = free[row - first]
-        for i in range(indptr[row], indptr[row + 1]):
-            places[at] = start + indices[i]
-            if weights is not None:
-                weights[at] = 1.0 if given is None else given[i]
-            at += 1
-        free[row - first] = at
+def _find_row(indptr, owners, row, cursors):  # type: ignore[no-untyped-def]
+    for place in range(len(cursors)):
+        cursors[place] += np.searchsorted(owners[indptr[place] : indptr[place + 1]], row)
 
 
 @numba.njit(cache=True, nogil=True)
-def _put_names(indptr, indices, given, start, cursors, first, end, free, places, weights):  # type: ignore[no-untyped-def]
-    """`OwnedRecords.put` of records that those own who are named, which are ascending.
+def _put(indptr, indices, shares, coefficients, is_by_owner, start, wanted, free, places, kept):  # type: ignore[no-untyped-def]
+    """`Records.put`; what a row gets is ascending, whichever way records are stored."""
+    for number in range(len(indptr) - 1):
+        for i in range(indptr[number], indptr[number + 1]):
+            row, place = (number, indices[i]) if is_by_owner else (indices[i], number)
+            if wanted[row] >= 0:
+                at = free[wanted[row]]
+                free[wanted[row]] = at + 1
+                places[at], kept[at] = start + place, find_share(shares, coefficients, row, i)
+
+
+@numba.njit(cache=True, nogil=True)
+def _put_names(indptr, owners, cursors, first, end, free, places):  # type: ignore[no-untyped-def]
+    """Put what rows from `first` to the one before `end` list where `free` says.
 
     What is written at random is few rows wide, and every record is looked at once.
     """
-    for row in range(len(indptr) - 1):
-        i, stop = cursors[row], indptr[row + 1]
-        while i < stop and indices[i] < end:
-            owner = indices[i] - first
-            at = free[owner]
-            free[owner] = at + 1
-            places[at] = start + row
-            if weights is not None:
-                weights[at] = 1.0 if given is None else given[i]
+    for place in range(len(indptr) - 1):
+        i, stop = cursors[place], indptr[place + 1]
+        while i < stop and owners[i] < end:
+            row = owners[i] - first
+            at = free[row]
+            free[row] = at + 1
+            places[at] = place
             i += 1
-        cursors[row] = i
+        cursors[place] = i

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.billboard.lists import GRID, GRID_BITS, Lists, RowLists
+from hushgraph.billboard.lists import GRID_BITS, Lists, RowRecords, find_records
 from hushgraph.billboard.owned import Int64Array
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.persons import Members, count_members, gather
@@ -30,16 +30,16 @@ class PersonLists:
     num_places: int
 
     @classmethod
-    def of(cls, graph: Graph, edge_owner: EdgeOwner, lists: Lists | None) -> PersonLists | None:
-        """Of a graph and the lists of its rows, if they are made; None where nobody has several nodes."""
+    def of(cls, graph: Graph, edge_owner: EdgeOwner, records: RowRecords | None) -> PersonLists | None:
+        """Of a graph and its divided records, if they are made; None where nobody has several nodes."""
         if graph.persons is None:
             return None
         sizes = count_members(graph.persons, np.ones(graph.num_nodes, np.bool_))
         members = gather(graph.persons, np.flatnonzero(sizes > 1))
         if not len(members.nodes):
             return None
-        rows = RowLists(graph, edge_owner, lists)
-        return cls(members=members, lists=rows.pick(members.nodes), num_places=rows.num_places)
+        listed = find_records(graph, edge_owner, records)
+        return cls(members=members, lists=listed.list_rows(members.nodes), num_places=listed.num_places)
 
     def square(self, ballots: Int64Array, dtype: type[np.number[Any]]) -> npt.NDArray[Any]:
         """[persons]: the squared norm of what the nodes of each person cast together, place by place.
@@ -84,7 +84,7 @@ def add_casts(first, last, indptr, places, coefficients, ballots, begin, behind,
             if local[place] < 0:
                 local[place] = touched
                 touched += 1
-            share = GRID if coefficients is None else np.int64(coefficients[at])
+            share = np.int64(coefficients[at])
             for k in range(ballots.shape[1]):
                 cast[local[place], k] += cut_product(share, ballots[i - first, k])
     return touched

@@ -68,6 +68,18 @@ class EdgeWeight:
                 values = np.sqrt(values)
             return np.where(np.isfinite(values) & (values > 0), values, 0.0)
 
+    def read(self, given: Any, num_edges: int, *, where: str = "") -> FloatArray:
+        """The weights of edges after the declared function, from an array [E] or [E, 1]; None is 1 each."""
+        weights: npt.NDArray[Any] = np.ones(num_edges) if given is None else np.asarray(given)
+        if weights.ndim == 2 and weights.shape[1] == 1:
+            weights = weights[:, 0]
+        if weights.shape != (num_edges,) or weights.dtype.kind not in "biuf":
+            raise GraphError(
+                f"{self.column}{where} has dtype {weights.dtype} and shape {list(weights.shape)}; expected "
+                f"one number for each of {num_edges} edges"
+            )
+        return self.apply(weights)
+
     def describe(self) -> str:
         """Say what a record counts, as words inside a sentence."""
         if self.column is None:

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from hushgraph.models.blocks import FASTMATH
@@ -83,10 +84,11 @@ class SparseInputs:
     @cached_property
     def by_columns(self) -> tuple[Tensor, Tensor, Tensor]:
         """The entries by column, rows ascending: pointers [columns + 1], rows and values."""
-        pointers = torch.zeros(self.num_columns + 1, dtype=torch.int64)
-        rows, values = torch.empty(self.indices.shape, dtype=torch.int32), torch.empty_like(self.values)
-        _sort_by_columns(*self.arrays, pointers.numpy(), rows.numpy(), values.numpy())
-        return pointers, rows, values
+        indptr, indices, values = self.arrays
+        columns = sparse.csr_array((values, indices, indptr), shape=self.shape).tocsc()
+        arrays = columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data
+        pointers, rows, entries = map(torch.from_numpy, arrays)
+        return pointers, rows, entries
 
     def scale(self, norm: float) -> SparseInputs:
         """The rows scaled to this norm; 0 leaves them unscaled. Kept: all batches of a model ask for it."""
@@ -151,20 +153,6 @@ class SparseInputs:
 def write_out(rows: Tensor | SparseInputs) -> Tensor:
     """Dense rows, whichever are given."""
     return rows.dense if isinstance(rows, SparseInputs) else rows
-
-
-@numba.njit(cache=True, nogil=True)
-def _sort_by_columns(indptr, indices, values, pointers, rows, sorted_values):  # type: ignore[no-untyped-def]
-    for column in indices:
-        pointers[column + 1] += 1
-    for column in range(len(pointers) - 1):
-        pointers[column + 1] += pointers[column]
-    at = pointers[:-1].copy()
-    for row in range(len(indptr) - 1):
-        for p in range(indptr[row], indptr[row + 1]):
-            place = at[indices[p]]
-            at[indices[p]] = place + 1
-            rows[place], sorted_values[place] = row, values[p]
 
 
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
