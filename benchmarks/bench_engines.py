@@ -6,7 +6,8 @@
 
 `all` generates, trains, predicts and removes what it wrote. The three phases by themselves keep DIR, so that
 each can be a command of its own; `--memory` is what the engine is told, `--cap` a hard limit of the system on
-memory that is not a file (RLIMIT_DATA), and `--threads` the cores that training and predictions may use.
+all memory of a phase, mapped files included (a control group, which Linux lets root make), and `--threads`
+the cores that training and predictions may use.
 `compare` runs the ordinary path, in memory, and the engine on the same tables with the same keys.
 
 Sizes: see SIZES; "full" has 50 million nodes and 1,000 million edges. The tables are drawn from fixed seeds,
@@ -20,6 +21,7 @@ largest resident memory in GiB, pages of mapped files included, and the largest 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -31,6 +33,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -41,8 +44,6 @@ CLASSES, FEATURES = 8, 4
 SIZES = {
     "small": (500_000, 10_000_000),
     "middle": (1_500_000, 20_000_000),
-    "twentieth": (2_500_000, 50_000_000),
-    "tenth": (5_000_000, 100_000_000),
     "full": (50_000_000, 1_000_000_000),
 }
 # Steps that are trained, of about 200,000 rows each.
@@ -253,7 +254,11 @@ def measure(phase: str, folder: Path, arguments: argparse.Namespace) -> dict[str
         command += [f"--{name}", str(getattr(arguments, name))]
     if arguments.cap and phase != "generate":
         command += ["--cap", arguments.cap]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        with limited_group(parse_size(arguments.cap)) as group:
+            command += ["--group", str(group)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    else:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{phase} failed with code {done.returncode}")
     line = done.stdout.splitlines()[-1]
@@ -269,9 +274,8 @@ def run_inside(phase: str, arguments: argparse.Namespace) -> None:
     """Run a phase in this process, under its limits."""
     if phase != "generate":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
-        if arguments.cap:
-            limit = parse_size(arguments.cap)
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        if arguments.group:
+            (arguments.group / "cgroup.procs").write_text(str(os.getpid()))
         if arguments.seed:
             # Keys are the same in every run: for comparisons alone.
             numbers = random.Random(arguments.seed)
@@ -287,9 +291,30 @@ def run_inside(phase: str, arguments: argparse.Namespace) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     about |= {"seconds": round(time.monotonic() - begin, 1)}
     about |= {"peak resident": round(1024 * used.ru_maxrss / GIB, 2)}
+    if arguments.group:
+        about |= {"peak of the group": round(read_peak(arguments.group) / GIB, 2)}
     if "parts" in result:
         about |= {"peak anonymous": max(part["anonymous"] for part in result["parts"].values())}
     print(json.dumps(about | result))
+
+
+@contextlib.contextmanager
+def limited_group(limit: int) -> Iterator[Path]:
+    """A control group, of version 1 or 2, whose processes have this much memory, mapped files included."""
+    first = Path("/sys/fs/cgroup/memory")
+    group = (first if first.is_dir() else first.parent) / f"hushgraph-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / ("memory.limit_in_bytes" if first.is_dir() else "memory.max")).write_text(str(limit))
+        yield group
+    finally:
+        group.rmdir()
+
+
+def read_peak(group: Path) -> int:
+    """The most bytes that processes of a control group had at once, mapped files included."""
+    names = ("memory.max_usage_in_bytes", "memory.peak")
+    return next(int((group / name).read_text()) for name in names if (group / name).exists())
 
 
 def parse_size(text: str) -> int:
@@ -342,6 +367,7 @@ def main() -> None:
     parser.add_argument("--engine", choices=["duckdb", "memory"], default="duckdb")
     parser.add_argument("--memory", default="8GiB")
     parser.add_argument("--cap", default="", help="such as 8GiB; none unless given")
+    parser.add_argument("--group", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0, help="of all keys; 0 for those of the system")
     parser.add_argument("--record", type=Path)

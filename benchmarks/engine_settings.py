@@ -7,6 +7,9 @@ Tasks, owners of edges, kinds of identifiers, scaling, column rules and kinds of
 draw their keys from one stream that follows from the number of the setting. Compared are the boards, the
 histograms and the tables of figures, bit for bit; weights and predictions, by their largest difference; and
 what the ledgers charge. Arrays of all sizes are in files.
+
+With Spark, executors also score these rows, and rows that were not there at training, which list places of
+the board and each other, and write files; these are compared with what memory writes.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import json
 import os
 import random
 import secrets
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -32,6 +36,7 @@ import torch
 import hushgraph as hg
 from hushgraph import _arrays
 from hushgraph._files import read_tensors
+from hushgraph.inference import executors
 from hushgraph.noise.normal import KEY_BYTES
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.consistency import BOARD_FILES
@@ -140,6 +145,29 @@ def write_tables(folder: Path, number: int) -> tuple[Path, Path]:
     return paths[0], paths[1]
 
 
+def write_new_tables(folder: Path, tables: tuple[Path, Path]) -> tuple[Path, Path]:
+    """Tables of 100 new people, who list and are listed by people of the graph and by each other."""
+    import duckdb
+
+    nodes, edges = tables
+    is_text, kind = nodes.suffix == ".csv", nodes.suffix
+    options = "(HEADER)" if is_text else ""
+
+    def rename(name: str) -> str:
+        return f"'n' || {name} AS {name}" if is_text else f"{name} + 1000000 AS {name}"
+
+    def read(path: Path) -> str:
+        return f"read_csv('{path}', all_varchar = true)" if is_text else f"'{path}'"
+
+    paths = folder / f"new{kind}", folder / f"lists{kind}"
+    rows = f"SELECT * REPLACE ({rename('id')}) FROM {read(nodes)} LIMIT 100"
+    duckdb.execute(f"COPY ({rows}) TO '{paths[0]}' {options}")
+    ends = rename("source"), rename("target"), f"{rename('source')}, {rename('target')}"
+    parts = [f"(SELECT * REPLACE ({each}) FROM {read(edges)} LIMIT 500)" for each in ends]
+    duckdb.execute(f"COPY ({' UNION ALL '.join(parts)}) TO '{paths[1]}' {options}")
+    return paths
+
+
 def make_setting(number: int) -> dict[str, Any]:
     """The settings of one run; all parts take turns, at lengths that have no common factor."""
     own: dict[str, Any] = {"epsilon": EPSILONS[number // 3 % 2], "steps": 4, "hidden": 4, "device": "cpu"}
@@ -187,6 +215,17 @@ def small_files() -> Iterator[None]:
         _arrays._LEAST_MAPPED = real
 
 
+@contextmanager
+def small_parts() -> Iterator[None]:
+    """Let executors score few rows at a time, so that tables are cut."""
+    real = executors._PART_ROWS
+    executors._PART_ROWS = 90
+    try:
+        yield
+    finally:
+        executors._PART_ROWS = real
+
+
 def run_both(folder: Path, number: int, engine: str = "duckdb") -> dict[str, Any]:
     """Train and predict in memory and by an engine; what is the same, and how far scores are apart."""
     tables, setting = write_tables(folder, number), make_setting(number)
@@ -197,6 +236,10 @@ def run_both(folder: Path, number: int, engine: str = "duckdb") -> dict[str, Any
         runs.append(run)
         scores.append(run.predict_table(tables, engine=each).probabilities)
     first, second = runs
+    in_executors = {}
+    if engine == "spark":
+        with small_parts():
+            in_executors = compare_executors(folder, second, tables)
     left = sorted(path.name for path in folder.iterdir() if path.name.endswith(".work"))
     weights = [dict(run.model.state_dict()) for run in runs]
     return {
@@ -211,7 +254,43 @@ def run_both(folder: Path, number: int, engine: str = "duckdb") -> dict[str, Any
         "figures equal": first.figures == second.figures,
         "weights": max(float((value - weights[1][name]).abs().max()) for name, value in weights[0].items()),
         "scores": float(np.abs(scores[0] - scores[1]).max()),
+        **in_executors,
         "left": left,
+    }
+
+
+def compare_executors(folder: Path, run: hg.Run, tables: tuple[Path, Path]) -> dict[str, Any]:
+    """What executors write against what memory writes: how far apart, and whether rows and counts differ."""
+
+    given = {"known": (tables, False)}
+    if run.plan.num_boards:
+        given["new"] = (write_new_tables(folder, tables), True)
+    return {f"{kind} rows": compare_files(folder, run, *each) for kind, each in given.items()}
+
+
+def compare_files(folder: Path, run: hg.Run, tables: tuple[Path, Path], new: bool) -> dict[str, Any]:
+    """Two files of predictions, in memory's order of identifiers."""
+    import duckdb
+
+    written, counts = [], []
+    for engine in ("memory", "spark"):
+        out = folder / f"{engine}-{new}.parquet"
+        about = run.write_predictions(tables, out, probabilities=True, new=new, engine=engine).to_json()
+        counts.append({name: value for name, value in about.items() if name != "unknown_names"})
+        files = f"{out}/*.parquet" if out.is_dir() else str(out)
+        written.append(duckdb.execute(f"SELECT * FROM '{files}' ORDER BY 1").fetchnumpy())
+    (one, other), is_folder = written, out.is_dir()
+    numbers = [name for name, values in one.items() if values.dtype.kind == "f"]
+    same = [np.array_equal(values, other[name]) for name, values in one.items() if name not in numbers]
+    columns = run.folder.columns
+    for each in counts if columns is not None and columns.edge_date is not None else ():
+        # Spark counts edges out of time too, where no row owns them.
+        each.pop("edges_skipped", None)
+    return {
+        "in executors": is_folder,
+        "scores": max(float(np.abs(one[name] - other[name]).max()) for name in numbers),
+        "rows equal": [*one] == [*other] and all(same),
+        "counts equal": counts[0] == counts[1],
     }
 
 
@@ -239,12 +318,17 @@ def charges(run: hg.Run) -> tuple[int, int, float]:
 def is_same(result: dict[str, Any]) -> bool:
     """Whether nothing differs by more than scores may."""
     same = [*result["releases equal"].values(), result["charges equal"], result["figures equal"]]
-    return all(same) and max(result["weights"], result["scores"]) <= 1e-5 and not result["left"]
+    written = [each for name, each in result.items() if name in ("known rows", "new rows")]
+    same += [each["rows equal"] and each["counts equal"] for each in written]
+    apart = max(result["weights"], result["scores"], *(each["scores"] for each in written))
+    return all(same) and apart <= 1e-5 and not result["left"]
 
 
 def open_session() -> None:
     """A session that all runs use; each would open one of its own."""
     from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
     settings = {"spark.ui.enabled": False, "spark.sql.shuffle.partitions": 2, "spark.log.level": "OFF"}
     builder = SparkSession.builder.master("local[2]")

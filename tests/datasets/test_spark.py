@@ -9,8 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from hushgraph.errors import GraphError, InputError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
+from spark_processes import find_executors, wait_until
 
 pyspark = pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'hushgraph[spark]'")
 if shutil.which("java") is None or subprocess.run(["java", "-version"], capture_output=True).returncode:
@@ -44,7 +44,7 @@ SETTINGS: dict[str, Any] = {"num_classes": 3, "epsilon": 4.0, "steps": 3, "hidde
 IGNORE: dict[str, Any] = {"columns": {"ignore": ["notes"]}}
 FLAGS = ["--epsilon", "4", "--steps", "3", "--hidden", "4", "--num-classes", "3"]
 # Of benchmarks/engine_settings.py: every task, owner, scaling and kind of columns and records.
-NUMBERS = (0, 1, 3, 4, 6, 8, 9, 14, 19, 23, 32, 41)
+NUMBERS = (0, 1, 2, 3, 4, 6, 7, 8, 9, 14, 19, 23, 32, 41)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,7 @@ def session() -> Iterator[Any]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").appName("hushgraph tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -108,11 +109,14 @@ def assert_same(one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_run_has_the_numbers_that_it_has_in_memory(session: Any, number: int, tmp_path: Path) -> None:
-    """Boards, histograms and tables of figures bit for bit, under the same keys."""
+    """Boards, histograms and tables of figures bit for bit, under the same keys; and files of predictions."""
     settings = script("engine_settings")
     result = settings.run_both(tmp_path, number, "spark")
     assert settings.is_same(result), result
     assert result["charges equal"]
+    is_trees = number % 9 == 8
+    assert result["known rows"]["in executors"] != is_trees
+    assert ("new rows" in result) != is_trees
 
 
 def test_types_arrive_as_the_table_gives_them(session: Any, tmp_path: Path) -> None:
@@ -413,30 +417,6 @@ def end(process: subprocess.Popen[str]) -> tuple[str, str]:
     printed = process.communicate(timeout=500)
     assert process.returncode == 0, printed[1]
     return printed
-
-
-def wait_until(is_true: Callable[[], Any], *, seconds: float = 300) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := is_true()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return found
-
-
-def find_executors(driver: int) -> list[int]:
-    """Java processes that execute tasks, below a driver."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (place / "cmdline").read_text()
-            above = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if "CoarseGrainedExecutorBackend" in command:
-            java = Path(f"/proc/{above}/stat").read_text().rpartition(")")[2].split()[1]
-            if driver in (above, int(java)):
-                found.append(int(place.name))
-    return found
 
 
 def assert_like_memory(out: str, tables: Tables) -> None:

@@ -111,3 +111,14 @@ def test_averages_in_the_clear_are_weighted() -> None:
     averaged = average_over_neighbours(Number(low=0, high=50), shown, graph)[:, 0]
     # Half of its own and half of (3 * 8 + 16) / 4; without a neighbour, one's own.
     assert averaged.tolist() == [5.0, 8.0, 16.0]
+
+
+def test_new_nodes_lack_the_number_whose_cells_have_a_rule() -> None:
+    nodes, edges = make_people()
+    nodes["label"] = [f"{number},5" for number in nodes["label"]]
+    about: dict[str, Any] = {"task": "number", "bounds": (0.0, 2.0), "columns": {"decimal": {"label": ","}}}
+    about |= {"unknown_ids": "drop", "split": "0.6/0.2/0.2"}
+    run = hg.train((nodes, edges), **SMALL | {"num_classes": None} | about)
+    new = pd.DataFrame({"id": ["n1", "n2"], "age": [0.1, 0.2]})
+    lists = pd.DataFrame({"source": ["n1"], "target": ["p1"]})
+    assert run.predict_table((new, lists), new=True).probabilities.shape == (2, 1)

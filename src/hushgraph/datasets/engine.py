@@ -1,5 +1,6 @@
-"""What reads tables: memory; DuckDB, with arrays in files where they are larger than that; or Spark.
+"""What `--engine` chooses to read tables with: memory, DuckDB or Spark.
 
+DuckDB reads tables that are larger than memory, and arrays are then kept in files.
 Spark writes what a run needs of its tables to files, which DuckDB then reads. Everything after reading is the
 same code, so that a run has the same numbers either way.
 """

@@ -9,21 +9,24 @@ No row passes through this process, and nothing is drawn here: a task that is re
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import re
 import shutil
 import socket
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from hushgraph import errors
 from hushgraph._text import SPARK_TABLE
 from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.table import Origin
@@ -50,6 +53,8 @@ _WRITING = {
 # Text as it is, and a table that is not well formed is an error.
 _CSV = {"header": True, "multiLine": True, "escape": '"', "mode": "FAILFAST", "enforceSchema": False}
 _ORDER = "hushgraph order"
+# An error of ours at the end of a trace from an executor.
+_TOLD = re.compile(r"^hushgraph\.errors\.(\w+): (.*)$", re.MULTILINE)
 Role = Literal["nodes", "edges"]
 _engine: ContextVar[str | None] = ContextVar("spark", default=None)
 
@@ -96,7 +101,7 @@ def _open_session(engine: str, given: Iterable[Any]) -> Iterator[SparkSession]:
         remote = engine
     _check_reachable(engine, remote or engine)
     with tempfile.TemporaryFile() as log, contextlib.ExitStack() as stack:
-        with _name_errors(lambda reason: InputError(_explain_start(engine, reason, log))):
+        with name_errors(lambda reason: InputError(_explain_start(engine, reason, log))):
             builder: Any = SparkSession.builder
             session = builder.remote(remote).getOrCreate() if remote else _start(engine, log, stack)
         stack.callback(_stop, session)
@@ -139,7 +144,12 @@ def _start(engine: str, log: Any, stack: contextlib.ExitStack) -> SparkSession:
     if gateway is None:
         gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
         stack.callback(_end_gateway, gateway)
-    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    context = SparkContext(conf=conf, gateway=gateway)
+    is_chosen = "PYSPARK_PYTHON" in os.environ or conf.contains("spark.pyspark.python")
+    if context.master.startswith("local") and not is_chosen:
+        # Executors of this machine have the packages that this process has.
+        context.pythonExec = sys.executable
+    return SparkSession(context)
 
 
 def _stop(session: SparkSession) -> None:
@@ -169,14 +179,17 @@ def _explain_start(engine: str, reason: str, log: Any) -> str:
 
 
 @contextlib.contextmanager
-def _name_errors(explain: Callable[[str], Exception]) -> Iterator[None]:
-    """Raise what `explain` makes of an error of Spark, in one line."""
+def name_errors(explain: Callable[[str], Exception]) -> Iterator[None]:
+    """Raise what `explain` makes of an error of Spark, in one line, or what our code said in an executor."""
     try:
         yield
     except Exception as error:
         is_ours = type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc")
         if is_ours and not isinstance(error, OSError):
             raise
+        told = _TOLD.search(str(error))
+        if told is not None:
+            raise getattr(errors, told[1])(told[2]) from None
         raise explain(_shorten(str(error))) from None
 
 
@@ -184,12 +197,15 @@ def _shorten(text: str) -> str:
     """What an error of Spark says, without the names of classes, tasks and states, or a trace."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     first = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred") else (lines or [""])[0]
+    # Of Python in an executor, what its trace ends with.
+    raised = re.findall(r"^[\w.]*(?:Error|Exception)\w*: .+$", text, re.MULTILINE)
+    first = raised[-1] if raised and "Traceback (most recent call last)" in text else first
     first = re.sub(r"^.*\(TID \d+\) \([^()]*\): ", "", first.removeprefix(": "))
     return re.sub(r"^([\w$]+\.)+[\w$]+: |\[[A-Z_.]+\] ?| ?SQLSTATE: \w+;?", "", first).strip(" .")
 
 
 @contextlib.contextmanager
-def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def change_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Settings of a session for a while: it may be the caller's."""
     old = {name: session.conf.get(name, None) for name in settings}
     try:
@@ -217,7 +233,7 @@ def fetch_tables(
         needs_split: whether the nodes must have a column of splits.
     """
     engine, numbers = str(_engine.get()), count()
-    with _open_session(engine, (*files.nodes, *files.edges)) as session, _set(session, _WRITING):
+    with _open_session(engine, (*files.nodes, *files.edges)) as session, change_settings(session, _WRITING):
         fetcher = _Fetcher(
             session=session,
             columns=files.columns_with(columns),
@@ -241,6 +257,41 @@ def fetch_tables(
         relations={name: tuple(each) for name, each in relations.items()},
         origins=nodes | edges,
     )
+
+
+class Frames(NamedTuple):
+    """Tables that Spark has opened and not read yet. Columns without a role are empty.
+
+    Attributes:
+        session: what opened them.
+        nodes: their table.
+        edges: by the name of their relation, "" where it has none.
+        origins: of the nodes and then of every table of edges; rows are not counted.
+    """
+
+    session: SparkSession
+    nodes: DataFrame
+    edges: dict[str, DataFrame]
+    origins: tuple[Origin, ...]
+
+
+@contextlib.contextmanager
+def open_frames(files: TableFiles, columns: Columns) -> Iterator[Frames]:
+    """Open the tables of `files` by Spark, with the columns that a run keeps."""
+    edges = dict(files.relations) or {"": files.edges}
+    with (
+        _open_session(str(_engine.get()), (*files.nodes, *files.edges)) as session,
+        change_settings(session, _WRITING),
+    ):
+        fetcher = _Fetcher(session=session, columns=columns, is_fixed=True, needs_split=False)
+        nodes = fetcher.open(files.nodes, "nodes")
+        opened = {name: fetcher.open(sources, "edges") for name, sources in edges.items()}
+        named = (_name_origin(sources, "edges") for sources in edges.values())
+        yield Frames(session, nodes, opened, (_name_origin(files.nodes, "nodes"), *named))
+
+
+def _name_origin(sources: Sequence[Any], role: Role) -> Origin:
+    return Origin(_name_sources([*sources], role), _find_delimiter(sources[0]) is not None, 0)
 
 
 def _find_runs(sources: Iterable[Any]) -> list[list[Any]]:
@@ -271,14 +322,14 @@ class _Fetcher:
         from pyspark.sql import functions as f
 
         name, seen = _name_sources(sources, role), Observation()
-        with _name_errors(partial(_explain, name, path)):
+        with name_errors(partial(_explain, name, path)):
             table, place = self._open(sources)
             names = table.columns
             cells = self._choose(names, role)
             if role == "nodes" and place is not None:
                 table = table.select(*cells, place.alias(_ORDER)).orderBy(_ORDER).drop(_ORDER)
             elif role == "nodes" and self.columns.id in names:
-                table = table.select(*cells).orderBy(_quote(self.columns.id))
+                table = table.select(*cells).orderBy(quote(self.columns.id))
             else:
                 table = table.select(*cells)
             if not self._has_all(names, role):
@@ -287,6 +338,13 @@ class _Fetcher:
             table = table.observe(seen, f.count(f.lit(1)).alias("rows"))
             table.write.option("compression", "snappy").parquet(f"file://{path.absolute()}")
             return Origin(name, _find_delimiter(sources[0]) is not None, int(seen.get["rows"]))
+
+    def open(self, sources: Sequence[Any], role: Role) -> DataFrame:
+        """All rows of a table, in no order."""
+        with name_errors(partial(_explain, _name_sources([*sources], role), None)):
+            tables = [self._open(run)[0] for run in _find_runs(sources)]
+            chosen = [table.select(*self._choose(table.columns, role)) for table in tables]
+            return functools.reduce(type(chosen[0]).unionByName, chosen)
 
     def _open(self, sources: list[Any]) -> tuple[DataFrame, Column | None]:
         """A table, and where each of its rows is in files; None for a table that is in no order."""
@@ -314,7 +372,7 @@ class _Fetcher:
 
         used = self._list_used(names, role)
         empty = f.lit(None).cast("boolean")
-        return [f.col(_quote(name)) if name in used else empty.alias(name) for name in names]
+        return [f.col(quote(name)) if name in used else empty.alias(name) for name in names]
 
     def _list_used(self, names: list[str], role: Role) -> set[str]:
         if role == "edges":
@@ -353,17 +411,18 @@ def _escape(path: Path) -> str:
     return "file://" + re.sub(r"([\\\[\]{}*?])", r"\\\1", str(path.absolute()))
 
 
-def _quote(name: str) -> str:
+def quote(name: str) -> str:
     """The name of a column in Spark."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def _explain(name: str, path: Path, reason: str) -> Exception:
-    """What stands in the way of reading a table, or of writing it."""
-    is_writing, reason = str(path.absolute()) in reason or "No space left" in reason, reason[:200]
-    if is_writing:
+def _explain(name: str, path: Path | None, reason: str) -> Exception:
+    """What stands in the way of reading a table, or of writing it to a path."""
+    if path is not None and (str(path.absolute()) in reason or "No space left" in reason):
         return WriteError(
-            f"{path.parent}: executors of Spark cannot write there ({reason}); free space, or choose by "
-            "--out a file system that driver and executors share"
+            f"{path.parent}: executors of Spark cannot write there ({reason[:200]}); free space, or choose "
+            "by --out a file system that driver and executors share"
         )
-    return GraphError(f"{name}: Spark cannot read it ({reason}); correct the name, or let Spark read it")
+    return GraphError(
+        f"{name}: Spark cannot read it ({reason[:200]}); correct the name, or let Spark read it"
+    )

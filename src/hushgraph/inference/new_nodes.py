@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -134,11 +134,11 @@ def open_new_nodes(
         yield nodes
 
 
-def locate(rows: NewRows, boards: ReadyBoards, num_features: int) -> NewNodes:
-    """Find the places that rows list on the board."""
+def locate(rows: NewRows, boards: ReadyBoards, num_features: int, *, are_new: bool = True) -> NewNodes:
+    """Find the places that rows list on the board; rows that have a place of their own are not new."""
     x = check_features(rows.x)
     check_width(x.shape[1], num_features)
-    if rows.names is not None:
+    if are_new and rows.names is not None:
         _check_are_new(rows.names, boards)
     indptr = check_integers("places_indptr", rows.indptr, ndim=1).astype(np.int64)
     rows = rows._replace(indptr=indptr)
@@ -147,25 +147,30 @@ def locate(rows: NewRows, boards: ReadyBoards, num_features: int) -> NewNodes:
         rows, places = _locate_relations(rows, board)
     else:
         places = boards.places_of(rows.places)
-    unknown = rows.places[places < 0]
-    if len(unknown) and len(unknown) == len(places):
-        names = board.node_names
-        own = "numbers from 0" if names is None else f"names such as {str(names[0])[:40]!r}"
-        raise GraphError(
-            f"none of the {len(places):,} listed places is on the board: "
-            f"{', '.join(map(repr, _first_names(unknown)))}; expected identifiers of the training "
-            f"data, {own}"
-        )
+    unknown_names = _first_names(rows.places[places < 0])
+    if rows.also_new is None:
+        check_listed(board, len(places), int((places < 0).sum()), unknown_names)
     return NewNodes(
         x=x,
         indptr=rows.indptr,
         places=places,
         names=rows.names,
         weights=rows.weights,
-        unknown_names=_first_names(unknown),
+        unknown_names=unknown_names,
         edges_skipped=rows.edges_skipped,
         filled=rows.filled,
     )
+
+
+def check_listed(board: Board, listed: int, unknown: int, unknown_names: Sequence[str]) -> None:
+    """Refuse rows that list places, none of which is on the board."""
+    if listed and unknown == listed:
+        names = board.node_names
+        own = "numbers from 0" if names is None else f"names such as {str(names[0])[:40]!r}"
+        raise GraphError(
+            f"none of the {listed:,} listed places is on the board: {', '.join(map(repr, unknown_names))}; "
+            f"expected identifiers of the training data, {own}"
+        )
 
 
 def _locate_relations(rows: NewRows, board: Board) -> tuple[NewRows, npt.NDArray[np.int64]]:
@@ -192,7 +197,9 @@ def _locate_relations(rows: NewRows, board: Board) -> tuple[NewRows, npt.NDArray
             places = np.where(is_of, starts[number] + numbers_of, places)
     is_new = np.zeros(len(names), np.bool_)
     if rows.names is not None:
-        is_new = NameIndex(rows.names, len(rows.names)).find(names) >= 0
+        for new in (rows.names, rows.also_new):
+            if new is not None and len(new):
+                is_new |= NameIndex(new, len(new)).find(names) >= 0
     for number, block in enumerate(board.blocks):
         if block.kind != "nodes":
             is_of = ~is_node & ~is_new

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,70 @@ _COVERED = (
 # Nodes that are written at a time.
 _SAVED_ROWS = 1 << 18
 _NO_GUARANTEE = "The run guarantees nothing, so its predictions are not covered either."
+
+
+class Skipped(NamedTuple):
+    """What new nodes list that is not read.
+
+    Attributes:
+        unknown: how many listed places are not on the board.
+        unknown_names: the first few of these.
+        edges: how many records say whom other nodes list.
+    """
+
+    unknown: int
+    unknown_names: tuple[str, ...]
+    edges: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What is said of predictions, wherever they are.
+
+    Attributes:
+        nodes: how many there are.
+        skipped: of nodes that were not there at training; else None.
+        task, class_names, threshold, is_covered, reads_neighbours: as in `Predicted`.
+    """
+
+    nodes: int
+    task: Task
+    class_names: Sequence[str] | None
+    threshold: Threshold | None
+    is_covered: bool
+    reads_neighbours: bool
+    skipped: Skipped | None
+
+    @property
+    def explanation(self) -> str:
+        """What the predictions were computed from, in one or two sentences."""
+        if self.is_covered:
+            return _COVERED
+        return NOT_COVERED if self.reads_neighbours else _NO_GUARANTEE
+
+    def to_json(self) -> dict[str, Any]:
+        """Return counts and what is promised as JSON values."""
+        about: dict[str, Any] = {"nodes": self.nodes, "task": self.task.name}
+        about |= {"classes": self.task.num_outputs, "predictions": PREDICTIONS[self.is_covered]}
+        about["covered"] = self.is_covered
+        if self.threshold is not None:
+            about["threshold"] = {**self.threshold.to_json(), "covered": self.is_covered}
+        if self.skipped is not None:
+            about |= {
+                "new": True,
+                "unknown_places": self.skipped.unknown,
+                "unknown_names": list(self.skipped.unknown_names),
+                "edges_skipped": self.skipped.edges,
+            }
+        return about
+
+    def to_lines(self) -> list[str]:
+        """Return what is promised, what nodes are flagged by and what was skipped, a line each."""
+        lines = [f"predictions: {PREDICTIONS[self.is_covered]}"]
+        if self.threshold is not None:
+            names = _name_outputs(self.class_names, self.task.num_outputs)
+            lines += _describe_threshold(self.threshold, names, PREDICTIONS[self.is_covered])
+        return [*lines, *_describe_skipped(self.skipped)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,11 +123,25 @@ class Predicted:
         return PREDICTIONS[self.is_covered]
 
     @property
+    def summary(self) -> Summary:
+        """Counts, and what is promised; the predictions themselves are left out."""
+        nodes = self.new_nodes
+        return Summary(
+            nodes=len(self.probabilities),
+            task=self.task,
+            class_names=self.class_names,
+            threshold=self.threshold,
+            is_covered=self.is_covered,
+            reads_neighbours=self.reads_neighbours,
+            skipped=None
+            if nodes is None
+            else Skipped(nodes.num_unknown, nodes.unknown_names, nodes.edges_skipped),
+        )
+
+    @property
     def explanation(self) -> str:
         """What the predictions were computed from, in one or two sentences."""
-        if self.is_covered:
-            return _COVERED
-        return NOT_COVERED if self.reads_neighbours else _NO_GUARANTEE
+        return self.summary.explanation
 
     @property
     def flagged(self) -> npt.NDArray[np.bool_] | None:
@@ -110,31 +188,15 @@ class Predicted:
 
     @property
     def _output_names(self) -> npt.NDArray[Any]:
-        count = self.probabilities.shape[1]
-        return np.arange(count) if self.class_names is None else np.asarray(self.class_names, np.str_)
+        return _name_outputs(self.class_names, self.probabilities.shape[1])
 
     def to_json(self) -> dict[str, Any]:
-        """Return counts and what is promised as JSON values; the predictions themselves are left out."""
-        count, outputs = self.probabilities.shape
-        about: dict[str, Any] = {"nodes": count, "task": self.task.name, "classes": outputs}
-        about |= {"predictions": self.predictions, "covered": self.is_covered}
-        if self.threshold is not None:
-            about["threshold"] = {**self.threshold.to_json(), "covered": self.is_covered}
-        if self.new_nodes is not None:
-            about |= {
-                "new": True,
-                "unknown_places": self.new_nodes.num_unknown,
-                "unknown_names": list(self.new_nodes.unknown_names),
-                "edges_skipped": self.new_nodes.edges_skipped,
-            }
-        return about
+        """As `Summary.to_json`."""
+        return self.summary.to_json()
 
     def to_lines(self) -> list[str]:
-        """Return what is promised, what nodes are flagged by and what was skipped, a line each."""
-        lines = [f"predictions: {self.predictions}"]
-        if self.threshold is not None:
-            lines += _describe_threshold(self.threshold, self._output_names, PREDICTIONS[self.is_covered])
-        return [*lines, *_describe_skipped(self.new_nodes)]
+        """As `Summary.to_lines`."""
+        return self.summary.to_lines()
 
 
 def save_predicted(predicted: Predicted, path: Path, *, probabilities: bool) -> None:
@@ -153,6 +215,10 @@ def save_predicted(predicted: Predicted, path: Path, *, probabilities: bool) -> 
     save(path, (part.to_columns(probabilities=probabilities) for part in parts))
 
 
+def _name_outputs(names: Sequence[str] | None, count: int) -> npt.NDArray[Any]:
+    return np.arange(count) if names is None else np.asarray(names, np.str_)
+
+
 def _describe_threshold(threshold: Threshold, names: npt.NDArray[Any], promise: str) -> list[str]:
     """One line, or one for each label where thresholds differ."""
     lines = []
@@ -167,14 +233,14 @@ def _describe_threshold(threshold: Threshold, names: npt.NDArray[Any], promise: 
     return lines
 
 
-def _describe_skipped(nodes: NewNodes | None) -> list[str]:
+def _describe_skipped(skipped: Skipped | None) -> list[str]:
     lines = []
-    if nodes is not None and nodes.num_unknown:
-        names = ", ".join(map(repr, nodes.unknown_names))
-        lines.append(f"listed places that the board does not have, skipped: {nodes.num_unknown:,} ({names})")
-    if nodes is not None and nodes.edges_skipped:
+    if skipped is not None and skipped.unknown:
+        names = ", ".join(map(repr, skipped.unknown_names))
+        lines.append(f"listed places that the board does not have, skipped: {skipped.unknown:,} ({names})")
+    if skipped is not None and skipped.edges:
         lines.append(
-            f"edges that belong to other nodes' rows, skipped: {nodes.edges_skipped:,} (give --symmetrize if "
+            f"edges that belong to other nodes' rows, skipped: {skipped.edges:,} (give --symmetrize if "
             "either end of an edge lists the other)"
         )
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph._files import whole_file
+from hushgraph._text import is_elsewhere
 from hushgraph.datasets.tables.reading import open_database
 from hushgraph.errors import InputError
 
@@ -26,8 +28,14 @@ NODE = "node"
 """The column of nodes without a name of their own for it."""
 
 
-def check_out(path: Path, *, force: bool) -> None:
-    """Raise InputError for a path of unknown type, and for one that exists unless `force`."""
+def check_out(out: str | os.PathLike[str], *, force: bool) -> None:
+    """Raise InputError for a path of unknown type, and for one that exists unless `force`.
+
+    Where an address leads is known to Spark alone.
+    """
+    if is_elsewhere(str(out)):
+        return
+    path = Path(out)
     if path.suffix not in FORMATS:
         raise InputError(
             f"out={path}: expected a name that ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"

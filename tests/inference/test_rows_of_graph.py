@@ -1,0 +1,85 @@
+"""Rows of a graph by parts: the predictions of the whole, for every kind of record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+import hushgraph as hg
+from benchmark_scripts import script
+from hushgraph.datasets.tables.files import TableFiles
+from hushgraph.datasets.tables.table import Origin
+from hushgraph.errors import RunError
+
+# Of benchmarks/engine_settings.py: every task and kind of record, both boards, drawn splits, persons with and
+# without a training node, integers and texts as identifiers.
+NUMBERS = (0, 1, 2, 3, 4, 5, 6, 7, 13, 24, 40)
+
+
+def cut(folder: Path, tables: tuple[Path, Path], run: hg.Run, *, by: str, parts: int) -> Iterator[TableFiles]:
+    """The tables in parts, each with the edges that have an end in it: those of others are nobody's there."""
+    is_text = tables[0].suffix == ".csv"
+    nodes, edges = (f"read_csv('{each}', all_varchar = true)" if is_text else f"'{each}'" for each in tables)
+    for number in range(parts):
+        rows = f"SELECT * FROM {nodes} WHERE hash({by}) % {parts} = {number}"
+        ends = " OR ".join(f"{end} IN (SELECT id FROM ({rows}))" for end in ("source", "target"))
+        paths, origins = [], {}
+        for name, sql in (("nodes", rows), ("edges", f"SELECT * FROM {edges} WHERE {ends}")):
+            path = folder / f"{name}-{number}"
+            path.mkdir()
+            (count,) = duckdb.execute(f"COPY ({sql}) TO '{path}/a.parquet'").fetchone() or (0,)
+            origins[path] = Origin(name, is_text, int(count))
+            paths.append(path)
+        own: Any = np.array([])
+        yield TableFiles(nodes=(paths[0],), edges=(paths[1],), columns={}, origins=origins, also_new=own)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_parts_have_the_predictions_of_the_whole(number: int, tmp_path: Path) -> None:
+    """From the release alone; every training row, or person, is in one part."""
+    settings = script("engine_settings")
+    tables, setting = settings.write_tables(tmp_path, number), settings.make_setting(number)
+    hg.train(tables, out=tmp_path / "run", progress=False, **setting)
+    run = hg.Run.load(tmp_path / "run" / "release", device="cpu")
+    whole = run.predict_table(tables)
+    places = {str(name): place for place, name in enumerate(np.asarray(whole.names))}
+    rows, trained, by = [], 0, setting.get("person", "id")
+    for files in cut(tmp_path, tables, run, by=by, parts=3):
+        part, counts = run.predict_part(files)
+        here = [places[str(name)] for name in np.asarray(part.names)]
+        np.testing.assert_allclose(part.probabilities, whole.probabilities[here], rtol=0, atol=1e-6)
+        rows += here
+        trained += counts.trained
+        assert counts.places == len(places)
+    assert sorted(rows) == [*range(len(places))]
+    assert trained == run.plan.num_train_nodes
+
+
+def test_persons_have_to_come_together(tmp_path: Path) -> None:
+    """Cut by their ids instead, what other nodes of a person cast stays in readings: the test can fail."""
+    settings = script("engine_settings")
+    tables, setting = settings.write_tables(tmp_path, 13), settings.make_setting(13)
+    run = hg.train(tables, out=tmp_path / "run", progress=False, **setting)
+    whole = run.predict_table(tables)
+    places = {str(name): place for place, name in enumerate(np.asarray(whole.names))}
+    apart = 0.0
+    for files in cut(tmp_path, tables, run, by="id", parts=3):
+        part, _ = run.predict_part(files)
+        here = [places[str(name)] for name in np.asarray(part.names)]
+        apart = max(apart, float(np.abs(part.probabilities - whole.probabilities[here]).max()))
+    assert apart > 1e-5
+
+
+def test_a_row_without_a_place_is_refused(tmp_path: Path) -> None:
+    settings = script("engine_settings")
+    tables, setting = settings.write_tables(tmp_path, 1), settings.make_setting(1)
+    run = hg.train(tables, out=tmp_path / "run", progress=False, **setting)
+    nodes, edges = settings.write_new_tables(tmp_path, tables)
+    files = next(cut(tmp_path, (nodes, edges), run, by="id", parts=1))
+    with pytest.raises(RunError, match=r"'1000\d+' was not there at training; give new nodes by --new"):
+        run.predict_part(files)
