@@ -13,9 +13,9 @@ from pathlib import Path
 
 from hushgraph.plots import canvas
 from hushgraph.reproduction import spec
-from hushgraph.reproduction.figures import build_frontier_figure
+from hushgraph.reproduction.figures import build_figure
 from hushgraph.reproduction.records import Records
-from hushgraph.reproduction.tables import FrontierTable, build_frontier, format_markdown
+from hushgraph.reproduction.tables import Table, build_table, format_markdown
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "records" / "frontier" / "records.jsonl"
@@ -34,28 +34,28 @@ EPSILONS = (1.0, 4.0, 8.0)
 _PLACE = re.compile(r"(<!-- frontier (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def read_table() -> FrontierTable:
+def read_table() -> Table:
     """The lines of the committed records that were measured with every seed."""
     experiment = spec.load("frontier")
-    table = build_frontier(experiment, Records(RECORDS).all)
+    table = build_table(experiment, Records(RECORDS).all)
     return replace(table, lines=tuple(line for line in table.lines if len(line.runs) == experiment.seeds))
 
 
-def fill(page: str, frontier: FrontierTable) -> str:
+def fill(page: str, frontier: Table) -> str:
     """Return the page with its tables written anew."""
 
     def write_table(place: re.Match[str]) -> str:
         if place["name"] == "overview":
             return f"{place[1]}\n{_overview(frontier)}\n\n{place[3]}"
         heads, *rows = frontier.grids()[place["name"]]
-        return f"{place[1]}\n{format_markdown(heads, rows, '---:')}\n{place[3]}"
+        return f"{place[1]}\n{format_markdown(heads, rows)}\n{place[3]}"
 
     return _PLACE.sub(write_table, page)
 
 
-def _overview(frontier: FrontierTable) -> str:
+def _overview(frontier: Table) -> str:
     """One row for each graph; private methods at a small, a middle and a large epsilon."""
-    cells = {(line.data, line.row, line.epsilon): f"{line.ours:.1f}" for line in frontier.lines}
+    cells = {(line.column, line.row, line.axes.get("epsilon")): f"{line.ours:.1f}" for line in frontier.lines}
     shown = " / ".join(f"{epsilon:g}" for epsilon in EPSILONS)
     heads = [f"at epsilon {shown}", *PRIVATE, *CEILINGS]
     table = [heads, ["---"] * len(heads)]
@@ -74,7 +74,7 @@ def main() -> None:
     for path in PAGES:
         path.write_text(fill(path.read_text(encoding="utf-8"), frontier), encoding="utf-8")
     with canvas.drawing():
-        canvas.save(build_frontier_figure(frontier), FIGURE, title=frontier.title)
+        canvas.save(build_figure(frontier), FIGURE, title=frontier.title)
 
 
 if __name__ == "__main__":

@@ -104,3 +104,15 @@ def test_depth_is_paid_for_by_fewer_readers() -> None:
     )
     assert one > two >= three
     assert bounds.occurrences(three, 3) <= bounds.occurrences(one, 1)
+
+
+def test_trees_that_read_edges_take_fewer_steps_where_there_is_little_noise() -> None:
+    sizes = {"num_train_nodes": 123_488, "delta": 8e-7, "num_layers": 1}
+    few, many, featured = (
+        defaults.choose_private(**sizes, epsilon=epsilon, num_classes=classes)
+        for epsilon, classes in ((12.0, 6), (4.0, 6), (12.0, 60))
+    )
+    assert (few.steps, many.steps, featured.steps) == (300, 600, 600)
+    assert featured.max_readers == 0 < many.max_readers < few.max_readers
+    # Each of the fewer steps is as much larger.
+    assert few.steps * few.learning_rate == pytest.approx(7.2, abs=0.1)
