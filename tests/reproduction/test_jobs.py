@@ -78,7 +78,7 @@ def test_baselines_train_without_noise_for_a_number_of_passes() -> None:
     assert arguments["private"] is False
     assert "epsilon" not in arguments
     assert fit_to_data(arguments, 90_941)["steps"] == 1819
-    assert fit_to_data(arguments, 10_000_000)["steps"] == spec.load_common().most_steps
+    assert fit_to_data(arguments, 10_000_000)["steps"] == spec.load_common()["most_steps"]
     assert fit_to_data(arguments, 300) | {"steps": 500, "batch_size": 300} == fit_to_data(arguments, 300)
 
 

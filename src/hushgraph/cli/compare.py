@@ -18,7 +18,7 @@ from hushgraph.cli.options import ConfigFile, PrintConfig, section
 from hushgraph.cli.train import count_steps
 from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, Entry, name_run
 from hushgraph.comparison import compare as compare_models
-from hushgraph.errors import InputError, RunError
+from hushgraph.errors import InputError, RunError, explain
 from hushgraph.figures.names import format_figure, name_figure
 from hushgraph.privacy.guarantee import judge_size, name_assumed
 
@@ -168,12 +168,10 @@ def _write_results(result: Comparison, out: Path, data: Any) -> None:
     write_whole(out / _RESULT, result.to_json().encode())
     result.runs[BILLBOARD].report(out / "report.html", data=data, comparison=result)
     if importlib.util.find_spec("matplotlib") is not None:
-        from hushgraph.plots.comparison import ModelBar, draw_comparison
+        from hushgraph.comparison.figure import draw_comparison
 
-        names = ("name", "test", "epsilon", "guarantee", "predictions")
-        bars = [ModelBar(**{name: getattr(row, name) for name in names}) for row in result.entries]
         title, note = f"Five models on {result.data}", " ".join([result.cost, *result.notices])
-        draw_comparison(bars, out / _FIGURE, title=title, note=note, figure=result.figure)
+        draw_comparison(result.entries, out / _FIGURE, title=title, note=note)
 
 
 def show_comparison(result: Comparison, out: Path | None, screen: Console) -> None:
@@ -238,7 +236,7 @@ def read_comparison(run: Path) -> Comparison | None:
 
 def clear_demo(out: Path) -> None:
     """Create the folder of a demo, or empty that of an earlier one; refuse a folder with other files."""
-    try:
+    with explain(RunError, f"out={out}: cannot be written", "choose another folder"):
         inside = sorted(path.name for path in out.iterdir()) if out.exists() else []
         known = {_DEMO_MARK, *_FILES, *_FOLDERS}
         foreign = [name for name in inside if name not in known]
@@ -255,8 +253,6 @@ def clear_demo(out: Path) -> None:
                 shutil.rmtree(path)
         out.mkdir(parents=True, exist_ok=True)
         (out / _DEMO_MARK).touch()
-    except OSError as error:
-        raise RunError(f"out={out}: cannot be written ({error.strerror}); choose another folder") from None
 
 
 def _describe_run(folder: RunFolder) -> str:

@@ -17,6 +17,7 @@ from hushgraph.errors import InputError
 if TYPE_CHECKING:
     from hushgraph.privacy import choices
     from hushgraph.reproduction.runner import Options, Reproduction
+    from hushgraph.reproduction.tables import Table
 
 EXAMPLES = """\
 hushgraph reproduce --list
@@ -178,8 +179,7 @@ def run_experiments(
     with work.records.results():
         for table in tables:
             write(table, chosen.out)
-        records = [record for each in work.experiments for record in work.recorded(each)]
-        figures = _draw_figures(records, chosen.out, say)
+        figures = _draw_figures(tables, chosen.out, say)
     say(f"\nRecords, tables and figures are in {chosen.out}.")
     return {
         **counts,
@@ -215,11 +215,13 @@ def _run_work(work: Reproduction, total: int, line: terminal.StatusLine) -> None
     line.show("Writing tables and figures")
 
 
-def _draw_figures(records: list[dict[str, Any]], out: Path, say: Callable[[str], None]) -> list[Path]:
-    if records and importlib.util.find_spec("matplotlib") is not None:
-        from hushgraph.reproduction.figures import draw
-
-        return draw(records, out / "figures")
-    if records:
+def _draw_figures(tables: Sequence[Table], out: Path, say: Callable[[str], None]) -> list[Path]:
+    """Draw what was trained; statistics of datasets have no figure."""
+    if not any(table.is_measured for table in tables):
+        return []
+    if importlib.util.find_spec("matplotlib") is None:
         say("no figures: matplotlib is not installed; pip install 'hushgraph[plots]'")
-    return []
+        return []
+    from hushgraph.reproduction.figures import draw
+
+    return draw(tables, out / "figures")

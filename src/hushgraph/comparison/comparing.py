@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hushgraph._files import write_whole
 from hushgraph.comparison.result import BILLBOARD, FOLDERS, NAMES, TREES, Comparison, Entry, Total
-from hushgraph.errors import InputError, RunError
+from hushgraph.errors import InputError, RunError, explain
 from hushgraph.figures.names import KEYS
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import Guarantee
@@ -251,10 +251,8 @@ def _write_settings(
     about: dict[str, Any] = dict(settings)
     if entries:
         about[_ENTRIES] = {which: asdict(entry) for which, entry in entries.items()}
-    try:
+    with explain(RunError, f"out={out}: cannot be created", "choose another folder"):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"out={out}: cannot be created ({error.strerror}); choose another folder") from None
     write_whole(out / SETTINGS, json.dumps(about, indent=2, sort_keys=True).encode())
 
 

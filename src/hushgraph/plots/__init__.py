@@ -1,1 +1,1 @@
-"""Drawing with matplotlib: the common look of figures, and the figure of a comparison."""
+"""Drawing with matplotlib: the common look of figures."""

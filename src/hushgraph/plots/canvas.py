@@ -25,7 +25,7 @@ _MODEL_COLOURS = {
     "GNN": ("#0072B2", "#56B4E9"),
     "GCN": ("#0072B2", "#56B4E9"),
     "MLP": ("#D55E00", "#E69F00"),
-    "Billboard": ("#009E73", "#66C2A5"),
+    "Billboard": ("#009E73", "#66C2A5", "#00513B"),
     "GIN": ("#009E73", "#66C2A5"),
     "GAT": ("#CC79A7", "#8C5A78"),
 }
@@ -120,13 +120,13 @@ def save(figure: Figure, path: Path, *, title: str) -> None:
 
 
 def model_colours(models: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each model: that of its architecture, and a second one for its variants."""
+    """Return a colour for each model: that of its architecture, and others for its variants."""
     colours: dict[str, str] = {}
     for is_private in (True, False):
         variants: dict[str, int] = {}
         for model in dict.fromkeys(models):
             if model.startswith("DP-") == is_private:
-                architecture = model.removeprefix("DP-").split(" ")[0]
+                architecture = model.removeprefix("DP-").split(" ")[0].rstrip(",")
                 shades = _MODEL_COLOURS.get(architecture, _OTHER_COLOURS)
                 number = variants.get(architecture, 0)
                 colours[model] = shades[number % len(shades)]

@@ -80,7 +80,9 @@ class Sources:
                 raise MissingDataError(
                     f"{path} does not exist; give --data-root, or the full path of the file"
                 )
-            return Source(name=path.stem, comparable=other is None, path=path, reading=reading)
+            # A substitute is never called as what it stands for.
+            name = path.name if other is not None and column.is_called(path.stem) else path.stem
+            return Source(name=name, comparable=other is None, path=path, reading=reading)
         if column.dataset not in catalog.names() or catalog.on_disk(column.dataset, self.root) != "yes":
             # Not downloaded here: an experiment must not start with an hour of unrequested downloads.
             raise MissingDataError(

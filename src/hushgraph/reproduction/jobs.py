@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import Any
 
@@ -51,14 +51,9 @@ class Job:
         """The setting of the column, else that of the experiment."""
         return self.column.setting or self.experiment.setting
 
-    @property
-    def has_fixed_seed(self) -> bool:
-        """Whether the seed determines the run; else it draws the split alone."""
-        return self.experiment.kind != "frontier"
-
     def reading(self, source: Mapping[str, Any]) -> dict[str, Any]:
         """Return how its graph is read, for its digest; `source` holds the options of the source."""
-        if self.has_fixed_seed:
+        if self.experiment.has_fixed_seeds:
             return {**source, "per_class": self.experiment.kind == "classes"}
         return {
             "symmetrize": self.column.symmetrize,
@@ -105,13 +100,16 @@ def list_jobs(
                     if mode == "non-private-ours" and axes:
                         continue
                     if mode in NON_PRIVATE or mode in modes:
-                        place: dict[str, Any] = {
-                            "experiment": experiment,
-                            "column": column,
-                            "row": row,
-                            "cell": settings,
-                        }
-                        jobs += [Job(**place, mode=mode, axes=axes, seed=seed) for seed in range(count)]
+                        job = Job(
+                            experiment=experiment,
+                            column=column,
+                            row=row,
+                            cell=settings,
+                            mode=mode,
+                            axes=axes,
+                            seed=0,
+                        )
+                        jobs += [replace(job, seed=seed) for seed in range(count)]
     return jobs
 
 
@@ -144,7 +142,7 @@ def fit_to_data(arguments: Mapping[str, Any], num_train_nodes: int) -> dict[str,
     epochs = fitted.pop("epochs", None)
     if epochs is not None and "steps" not in fitted:
         steps = round(epochs * num_train_nodes / fitted["batch_size"])
-        fitted["steps"] = min(max(steps, load_common().least_steps), load_common().most_steps)
+        fitted["steps"] = min(max(steps, load_common()["least_steps"]), load_common()["most_steps"])
     return fitted
 
 
@@ -169,11 +167,11 @@ def _paper_arguments(job: Job) -> dict[str, Any]:
         "accountant": "paper",
         "optimizer": job.row.optimizer,
         "learning_rate": own.lr,
-        "momentum": paper.beta1 if job.row.optimizer == "adam" else 0.0,
+        "momentum": paper["beta1"] if job.row.optimizer == "adam" else 0.0,
         "activation": (own.activation or "").lower(),
         "encoder_layers": own.n_enc,
         "decoder_layers": own.n_dec,
-        "hidden": paper.hidden,
+        "hidden": paper["hidden"],
         "schedule": "constant",
         "average": 0.0,
         "feature_norm": 0.0,
@@ -181,7 +179,7 @@ def _paper_arguments(job: Job) -> dict[str, Any]:
         "resample_every": _NEVER,
     }
     if not job.row.private:
-        return arguments | {"private": False, "epochs": paper.epochs}
+        return arguments | {"private": False, "epochs": paper["epochs"]}
     scale = batch / (own.batch_size or batch) if job.experiment.noise_follows_batch else 1.0
     arguments |= {"epsilon": job.epsilon, "paper_noise_multiplier": (own.noise_multiplier or 0.0) * scale}
     arguments |= {"clipping": "percentile", "noise": "per-layer"}

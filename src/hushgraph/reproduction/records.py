@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph._files import lock_file, unlock_file
-from hushgraph.errors import InputError, RunError
+from hushgraph.errors import InputError, RunError, explain
 
 _LABELS = ("experiment", "column", "row", "mode", "axes", "seed")
 
@@ -43,18 +43,14 @@ class Records:
     def append(self, record: dict[str, Any]) -> None:
         """Append a record, after those that other processes have appended."""
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        try:
-            with self._lock("file"):
-                self._read(repair=True)
-                with self.path.open("ab") as file:
-                    file.write(line)
-                    file.flush()
-                    os.fsync(file.fileno())
-                    self._size = file.tell()
-        except OSError as error:
-            raise RunError(
-                f"{self.path}: cannot be written ({error.strerror}); free space or choose another folder"
-            ) from None
+        advice = "free space or choose another folder"
+        with explain(RunError, f"{self.path}: cannot be written", advice), self._lock("file"):
+            self._read(repair=True)
+            with self.path.open("ab") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+                self._size = file.tell()
         self.all.append(record)
 
     def refresh(self) -> None:

@@ -20,13 +20,7 @@ from hushgraph.reproduction.data_sources import GENERATED, MissingDataError, Sou
 from hushgraph.reproduction.jobs import Job
 from hushgraph.reproduction.proven_epsilon import find_proven_epsilon
 from hushgraph.reproduction.records import Records, relabel
-from hushgraph.reproduction.tables import (
-    FrontierTable,
-    PaperTable,
-    build_frontier,
-    build_statistics_table,
-    build_table,
-)
+from hushgraph.reproduction.tables import Table, build_statistics_table, build_table
 from hushgraph.tasks.classes import ClassEvaluation
 
 if TYPE_CHECKING:
@@ -183,26 +177,25 @@ class Reproduction:
         accuracy = 100 * (record["test_accuracy"] or 0)
         self.say(f"{number} {planned.name}: {accuracy:.2f}% in {record['seconds']:.1f} s")
 
-    def tables(self) -> list[PaperTable | FrontierTable]:
+    def tables(self) -> list[Table]:
         """Build one table for each experiment with statistics or records, of this call or of earlier ones."""
-        built: list[PaperTable | FrontierTable] = []
+        built = []
         for experiment in self.experiments:
-            records = self.recorded(experiment)
-            sources = {column.name: self._find_source(column) for column in experiment.columns}
+            records = self._list_records(experiment)
             if described := self.described.get(experiment.name):
                 numbers = {
-                    column.name: _measure_graph(self.sources.graph(column), column.setting)
+                    (column.name, self.sources.source(column).name): _measure_graph(
+                        self.sources.graph(column), column.setting
+                    )
                     for column in described
                 }
-                built.append(build_statistics_table(experiment, numbers, sources))
-            elif records and experiment.kind == "frontier":
-                built.append(build_frontier(experiment, records))
+                built.append(build_statistics_table(experiment, numbers))
             elif records:
                 left_out = self.left_out.get(experiment.name, ())
-                built.append(build_table(experiment, records, sources, left_out=left_out))
+                built.append(build_table(experiment, records, left_out=left_out))
         return built
 
-    def recorded(self, experiment: spec.Experiment) -> list[dict[str, Any]]:
+    def _list_records(self, experiment: spec.Experiment) -> list[dict[str, Any]]:
         """Return the records of an experiment, of this call and of earlier ones with any options."""
         seeds = [r["seed"] for r in self.records.all if r["experiment"] == experiment.name]
         options = replace(self.options, modes=spec.DP_MODES, only=(), seeds=max(seeds, default=0) + 1)
@@ -268,7 +261,7 @@ class Reproduction:
         run = train(
             graph,
             **arguments,
-            seed=job.seed if job.has_fixed_seed else None,
+            seed=job.seed if job.experiment.has_fixed_seeds else None,
             # The graphs are public, and what is compared is accuracy itself.
             exact_figures=True,
             device=self.options.device,

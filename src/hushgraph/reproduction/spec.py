@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from hushgraph._text import find_nearest
 from hushgraph.errors import InputError
 
 FOLDER = Path(__file__).parent / "paper"
 COMMON = "common"
-KINDS = ("table", "curve", "classes", "statistics", "frontier")
 # Without noise, "non-private" has the settings of the paper and "non-private-ours" our defaults.
 NON_PRIVATE = ("non-private", "non-private-ours")
 DP_MODES = ("as-published", "sound")
 # In the order in which figures show them.
 MODES = (*NON_PRIVATE, *reversed(DP_MODES))
-AXES = ("epsilon", "batch_size", "max_readers")
 Axes = tuple[tuple[str, float], ...]
 Published = tuple[float, "float | None"]
-T = TypeVar("T")
 
 # Names of printed columns that differ from those of the fields.
 _PRINTED = {"lambda": "noise_multiplier", "K": "max_readers"}
@@ -87,6 +84,10 @@ class Column:
     setting: str | None = None
     statistics: Mapping[str, float] = field(default_factory=dict)
 
+    def is_called(self, data: str) -> bool:
+        """Whether data of this name is that of the column, which may be a part of another dataset."""
+        return data.replace("_", "-") in {name.replace("_", "-") for name in (self.name, self.dataset)}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -138,6 +139,7 @@ class Experiment:
             constant.
         axes: the values that vary within a cell.
         columns, rows: the datasets and the methods.
+        notes: what a reader of the table must know besides what follows from its records.
     """
 
     name: str
@@ -151,29 +153,16 @@ class Experiment:
     axes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     rows: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def has_fixed_seeds(self) -> bool:
+        """Whether the seed determines a run; else it draws the split alone."""
+        return self.kind != "frontier"
 
     def column(self, name: str) -> Column:
         """Return the column of this name."""
         return next(column for column in self.columns if column.name == name)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Common:
-    """The settings that all experiments share.
-
-    Attributes:
-        hidden, heads, beta1, beta2, clip_percentile: as stated in the paper.
-        epochs, least_steps, most_steps: the length of training without noise, which the paper does not state.
-    """
-
-    hidden: int
-    heads: int
-    beta1: float
-    beta2: float
-    clip_percentile: float
-    epochs: int
-    least_steps: int
-    most_steps: int
 
 
 def names() -> tuple[str, ...]:
@@ -192,25 +181,30 @@ def load(name: str) -> Experiment:
 
 
 @lru_cache(maxsize=1)
-def load_common() -> Common:
+def load_common() -> Mapping[str, Any]:
     """Load the settings that all experiments share."""
-    return _build(Common, _read(FOLDER / f"{COMMON}.toml"), COMMON)
+    return _read(FOLDER / f"{COMMON}.toml")
 
 
 def parse(name: str, given: Mapping[str, Any]) -> Experiment:
-    """Build an experiment from the content of its file; InputError names an unknown or missing key."""
+    """Build an experiment from the content of its file."""
     values = dict(given)
-    axes = {axis: tuple(float(v) for v in points) for axis, points in values.pop("axes", {}).items()}
-    _check_known(axes, AXES, f"{name}, axes")
+    axes = {axis: tuple(map(float, points)) for axis, points in values.pop("axes", {}).items()}
     columns = tuple(
-        _build(Column, {"dataset": column, **about, "name": column}, f"{name}, columns.{column}")
+        Column(**{"dataset": column, **about, "name": column})
         for column, about in values.pop("columns", {}).items()
     )
-    rows = tuple(_build_row(row, f"{name}, rows") for row in values.pop("rows", []))
-    values |= {"name": name, "axes": axes, "columns": columns, "rows": rows}
-    experiment = _build(Experiment, values, name)
-    _check(experiment)
-    return experiment
+    rows = tuple(map(_parse_row, values.pop("rows", [])))
+    return Experiment(name=name, axes=axes, columns=columns, rows=rows, **values)
+
+
+def _parse_row(given: Mapping[str, Any]) -> Row:
+    cells = {
+        column: Cell(**{_PRINTED.get(key, key): value for key, value in about.items()})
+        for column, about in given.get("cells", {}).items()
+    }
+    modes = DP_MODES if given.get("private", True) else NON_PRIVATE
+    return Row(**{"printed": given["row"], "modes": modes, **given, "cells": cells})
 
 
 def find_cell(experiment: Experiment, row: Row, column: str) -> Cell | None:
@@ -225,13 +219,12 @@ def find_cell(experiment: Experiment, row: Row, column: str) -> Cell | None:
     return replace(like, published=own.published, points=own.points)
 
 
-def published_numbers(experiment_name: str) -> dict[tuple[str, str, Axes], Published]:
+def published_numbers(experiment: Experiment) -> dict[tuple[str, str, Axes], Published]:
     """Return the printed numbers: (column, printed row, axes) -> (mean, spread), accuracies in percent.
 
     Axes are pairs of name and value; the full batch of ogbn-arxiv is its 90,941 training nodes. In the table
     of datasets the rows are its headings. Figures have no printed numbers.
     """
-    experiment = load(experiment_name)
     numbers: dict[tuple[str, str, Axes], Published] = {}
     for column in experiment.columns:
         for heading, value in column.statistics.items():
@@ -240,76 +233,12 @@ def published_numbers(experiment_name: str) -> dict[tuple[str, str, Axes], Publi
     for row in experiment.rows:
         for column_name, own in row.cells.items():
             if own.published is not None:
-                numbers[column_name, row.printed, ()] = own.published
+                mean, spread = own.published
+                numbers[column_name, row.printed, ()] = (mean, spread)
             for value, accuracy in own.points:
                 numbers[column_name, row.printed, ((axis, value),)] = (accuracy, None)
     return numbers
 
 
-def published_by_row(experiment_name: str, column: str) -> dict[tuple[str, Axes], float]:
-    """Return the printed means of a column, by the row of the records and the axes."""
-    rows = {row.printed: row.row for row in load(experiment_name).rows if not row.minus}
-    return {
-        (rows[printed], axes): mean
-        for (owner, printed, axes), (mean, _) in published_numbers(experiment_name).items()
-        if owner == column and printed in rows
-    }
-
-
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path.name}: cannot be read ({error}); restore the file") from None
-
-
-def _build_row(given: Mapping[str, Any], where: str) -> Row:
-    values = dict(given)
-    where = f"{where}.{values.get('row', '?')}"
-    cells = {
-        column: _build(Cell, {_PRINTED.get(k, k): v for k, v in about.items()}, f"{where}.cells.{column}")
-        for column, about in values.pop("cells", {}).items()
-    }
-    values.setdefault("printed", values.get("row"))
-    values.setdefault("modes", DP_MODES if values.get("private", True) else NON_PRIVATE)
-    return _build(Row, {**values, "cells": cells}, where)
-
-
-def _build(kind: type[T], values: Mapping[str, Any], where: str) -> T:
-    """Build a dataclass from the keys of a table; an unknown key raises InputError with the nearest one."""
-    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
-    _check_known(values, known, where)
-    try:
-        return kind(**{name: _freeze(value) for name, value in values.items()})
-    except TypeError as error:
-        raise InputError(f"{where}: {str(error).split('() ')[-1]}; add it to the file") from None
-
-
-def _freeze(value: Any) -> Any:
-    return tuple(_freeze(one) for one in value) if isinstance(value, list) else value
-
-
-def _check_known(values: Mapping[str, Any], known: Any, where: str) -> None:
-    for name in values:
-        if name not in known:
-            nearest = find_nearest(name, known, cutoff=0.0)
-            raise InputError(f"{where}: unknown key {name}; the nearest known one is {nearest}")
-
-
-def _check(experiment: Experiment) -> None:
-    """Raise InputError for an experiment that cannot run."""
-    name = experiment.name
-    if experiment.kind not in KINDS:
-        raise InputError(f"{name}: kind={experiment.kind!r}; expected one of {', '.join(KINDS)}")
-    columns = {column.name for column in experiment.columns}
-    labels = {row.row for row in experiment.rows}
-    for row in experiment.rows:
-        unknown = sorted(set(row.cells) - columns)
-        if unknown:
-            raise InputError(f"{name}, rows.{row.row}: no column {unknown[0]}; known: {', '.join(columns)}")
-        if set(row.modes) - set(MODES):
-            raise InputError(f"{name}, rows.{row.row}: modes={row.modes}; expected some of {MODES}")
-        if set(row.minus) - labels:
-            raise InputError(f"{name}, rows.{row.row}: minus={row.minus}; expected two rows of the table")
-        if any(own.points for own in row.cells.values()) and len(experiment.axes) != 1:
-            raise InputError(f"{name}, rows.{row.row}: points need exactly one axis")
+    return tomllib.loads(path.read_text(encoding="utf-8"))

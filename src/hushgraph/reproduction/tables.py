@@ -1,57 +1,49 @@
-"""Tables of results: ours beside the published numbers, and accuracy against epsilon."""
+"""Tables of results: lines from records, what a reader must know about them, and how they are written."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.reproduction import spec
-from hushgraph.reproduction.data_sources import Source
-from hushgraph.reproduction.measurements import Measurement, group_records
 from hushgraph.reproduction.proven_epsilon import SEED_NOTE
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 OTHER_DATA = "other data: not comparable"
-HEADINGS = (
-    "data",
-    "method",
-    "mode",
-    "ours",
-    "published",
-    "difference",
-    "claimed epsilon",
-    "epsilon that holds",
-)
+_WORDS = ("method", "mode", "data")
+"""Headings of columns that hold no numbers."""
+HEADINGS = ("method", "mode", "ours", "published", "difference", "claimed epsilon", "epsilon that holds")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One cell of a table in one mode; accuracies are in percent.
+    """One method in one mode at one setting, over seeds; accuracies are on the test split, in percent.
 
     Attributes:
-        column, data: the dataset of the paper, and the one that was used.
-        row: the method as printed in the paper.
+        column, data: the dataset of the experiment, and the one that was used.
+        row: the method as printed.
         mode, axes: the mode, and the values of the axes.
         ours, spread: mean and standard deviation over seeds; the spread of one seed is None.
         published, published_spread: None if the paper has no number.
         comparable: whether `data` is the paper's.
-        claimed, holds: the claimed epsilon, and the largest that a proof covers; None if there is none.
+        claimed, holds: the claimed epsilon, and the largest that a proof covers; None if there is none, or a
+            seed has none.
         if_public: the epsilon that would hold if the clipping thresholds did not depend on private data.
-        runs: digests of the records that `ours` is computed from.
+        runs: digests of the records that `ours` is computed from; none of differences and statistics.
     """
 
     column: str
     data: str
     row: str
-    mode: str
+    mode: str = ""
     axes: Mapping[str, float]
     ours: float
     spread: float | None = None
@@ -68,13 +60,25 @@ class Line:
         """Ours minus published; None unless the data is the paper's."""
         return None if self.published is None or not self.comparable else self.ours - self.published
 
+    @property
+    def epsilon(self) -> float | None:
+        """The claimed epsilon if the mode is "as-published", else the one that holds."""
+        return self.claimed if self.mode == "as-published" else self.holds
+
+    @property
+    def graph(self) -> str:
+        """The dataset, and in brackets what stood in for it."""
+        return self.column if self.comparable else f"{self.column} ({self.data})"
+
+    def other_axes(self, name: str) -> spec.Axes:
+        """Return names and values of the other axes."""
+        return tuple(pair for pair in self.axes.items() if pair[0] != name)
+
     def texts(self) -> tuple[str, ...]:
         """Return the text under each of `HEADINGS`."""
         axes = "".join(f", {name}={value:g}" for name, value in self.axes.items())
-        data = self.column if self.data == self.column else f"{self.column} ({self.data})"
         mark = "" if self.comparable or self.published is None else " *"
         return (
-            data,
             f"{self.row}{axes}",
             self.mode,
             self._format(self.ours, self.spread, 2),
@@ -88,7 +92,7 @@ class Line:
     @property
     def name(self) -> str:
         """The method and the mode."""
-        return ", ".join(text for text in self.texts()[1:3] if text)
+        return ", ".join(text for text in self.texts()[:2] if text)
 
     def _format(self, value: float, spread: float | None, digits: int) -> str:
         if not self.mode:
@@ -114,15 +118,9 @@ class ClassRow:
     accuracy: dict[str, float]
 
 
-def format_markdown(headings: Sequence[str], rows: Sequence[Sequence[str]], ruler: str = "---") -> str:
-    """Return a table as Markdown; `ruler` is that of all columns but the first."""
-    lines = [headings, ["---", *[ruler] * (len(headings) - 1)], *rows]
-    return "".join("| " + " | ".join(cell.replace("*", "\\*") for cell in row) + " |\n" for row in lines)
-
-
 @dataclass(frozen=True, kw_only=True)
-class PaperTable:
-    """A table of the paper with, for some experiments, the accuracy on each class, most frequent first."""
+class Table:
+    """A table or a figure as lines, with, for some experiments, the accuracy on each class, largest first."""
 
     name: str
     title: str
@@ -131,20 +129,33 @@ class PaperTable:
     notes: tuple[str, ...]
     classes: tuple[ClassRow, ...] = ()
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether it has lines of runs, which a figure shows."""
+        return any(line.runs for line in self.lines)
+
+    @property
+    def is_frontier(self) -> bool:
+        """Whether it has a row for each method and a column for each epsilon."""
+        return spec.load(self.name).kind == "frontier"
+
     def grids(self) -> dict[str, list[Sequence[str]]]:
-        """Return what the terminal shows of each dataset, headings first."""
-        grids: dict[str, list[Sequence[str]]] = {}
+        """Return the table of each graph, headings first."""
+        graphs: dict[str, list[Line]] = {}
         for line in self.lines:
-            data, *texts = line.texts()
-            grids.setdefault(data, [HEADINGS[1:]]).append(texts)
-        return grids
+            graphs.setdefault(line.graph, []).append(line)
+        if self.is_frontier:
+            return {graph: _pivot(lines) for graph, lines in graphs.items()}
+        return {graph: [HEADINGS, *(line.texts() for line in lines)] for graph, lines in graphs.items()}
 
     def markdown(self) -> str:
-        """Return the table and its notes as Markdown."""
-        source = f"{self.source}.\n\n" if self.source else ""
-        body = format_markdown(HEADINGS, [line.texts() for line in self.lines])
-        notes = "\n".join(f"- {note.replace('*', chr(92) + '*')}" for note in self.notes)
-        return f"# {self.title}\n\n{source}{body}\n{self._class_table()}{notes}\n"
+        """Return the tables and the notes as Markdown."""
+        text = f"# {self.title}\n\n" + (f"{self.source}.\n\n" if self.source else "")
+        for graph, (heads, *rows) in self.grids().items():
+            text += f"## {graph}\n\n{format_markdown(heads, rows)}\n"
+        if self.classes:
+            text += f"## Accuracy on each class\n\n{self._class_table()}\n"
+        return text + "".join(f"- {_escape(note)}\n" for note in self.notes)
 
     def _class_table(self) -> str:
         names = tuple(dict.fromkeys(name for one in self.classes for name in one.accuracy))
@@ -152,7 +163,7 @@ class PaperTable:
         for one in self.classes:
             shares = (f"{one.accuracy[name]:.2f}" if name in one.accuracy else "" for name in names)
             rows.append((one.column, str(one.number), f"{one.test_nodes:,}", *shares))
-        return format_markdown(("data", "class", "test nodes", *names), rows) + "\n" if rows else ""
+        return format_markdown(("data", "class", "test nodes", *names), rows)
 
     def as_json(self) -> dict[str, Any]:
         """Return the table as JSON data; every line has the digests of its records."""
@@ -160,57 +171,97 @@ class PaperTable:
         return {**asdict(self), "lines": lines}
 
 
+def _pivot(lines: Sequence[Line]) -> list[Sequence[str]]:
+    """A row for each method, a column for each epsilon."""
+    cells = {(line.row, line.axes.get("epsilon")): line for line in lines}
+    epsilons = sorted({epsilon for _, epsilon in cells if epsilon is not None})
+    table: list[Sequence[str]] = [
+        ("method", *(f"epsilon {epsilon:g}" for epsilon in epsilons), "without noise")
+    ]
+    for row in dict.fromkeys(line.row for line in lines):
+        shown = (cells.get((row, epsilon)) for epsilon in (*epsilons, None))
+        table.append((row, *("" if line is None else _format_short(line) for line in shown)))
+    return table
+
+
+def _format_short(line: Line) -> str:
+    return f"{line.ours:.1f}" + ("" if line.spread is None else f" ± {line.spread:.1f}")
+
+
+def format_markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as Markdown; what follows methods and modes is aligned to the right."""
+    rulers = ["---" if head in _WORDS else "---:" for head in headings]
+    lines = [headings, rulers, *rows]
+    return "".join("| " + " | ".join(_escape(cell) for cell in line) + " |\n" for line in lines)
+
+
+def _escape(text: str) -> str:
+    return text.replace("*", "\\*")
+
+
 def build_table(
-    experiment: spec.Experiment,
-    records: Sequence[Mapping[str, Any]],
-    sources: Mapping[str, Source | None],
-    *,
-    left_out: Sequence[str] = (),
-) -> PaperTable:
+    experiment: spec.Experiment, records: Sequence[Mapping[str, Any]], *, left_out: Iterable[str] = ()
+) -> Table:
     """Build the table of an experiment from its records; a cell may have records for only some seeds.
 
     Args:
         experiment: the experiment.
-        records: of its jobs.
-        sources: the data of each column.
+        records: of its jobs; of a seed that has several the last one counts.
         left_out: labels of runs whose budget does not cover one step; they become notes.
     """
-    published = spec.published_numbers(experiment.name)
-    printed = {row.row: row.printed for row in experiment.rows}
-    measured = group_records(records)
-    lines = []
-    for one in measured:
-        ours, spread = published.get((one.column, printed[one.row], one.axes), (None, None))
-        lines.append(
-            Line(
-                **_describe_data(one.column, sources[one.column]),
-                row=printed[one.row],
-                mode=one.mode,
-                axes=dict(one.axes),
-                ours=100 * one.mean,
-                spread=100 * one.spread if len(one.accuracy) > 1 else None,
-                published=ours,
-                published_spread=spread,
-                # The paper claims nothing for our own method.
-                claimed=None if one.mode == "sound" else one.claimed,
-                holds=one.holds,
-                if_public=one.if_public,
-                runs=one.runs,
-            )
+    published = spec.published_numbers(experiment)
+    lines: list[Line] = []
+    classes: dict[tuple[str, int], ClassRow] = {}
+    for (column, data, row, mode, axes), seeds in _group(experiment, records).items():
+        ours, spread = published.get((column, row, axes), (None, None))
+        accuracies = [one["ours"] for one in seeds]
+        line = Line(
+            **_describe_data(experiment, column, data),
+            row=row,
+            mode=mode,
+            axes=dict(axes),
+            ours=fmean(accuracies),
+            spread=stdev(accuracies) if len(seeds) > 1 else None,
+            published=ours,
+            published_spread=spread,
+            # The paper claims nothing for our own method.
+            claimed=None if mode == "sound" else _find_largest(seeds, "claimed_epsilon"),
+            holds=_find_largest(seeds, "epsilon_holds"),
+            if_public=_find_largest(seeds, "epsilon_if_thresholds_were_public"),
+            runs=tuple(one["run"] for one in seeds),
         )
-    classes = _build_class_rows(list(zip(lines, measured, strict=True)))
-    lines += _build_differences(experiment, lines, published)
-    notes = (
-        *_build_notes(lines, records),
-        *(f"Left out, its budget pays for no step: {label}." for label in left_out),
-    )
-    return _label_table(experiment, lines, notes, classes)
+        lines.append(line)
+        _add_classes(classes, line, [one["per_class"] for one in seeds if "per_class" in one])
+    lines += _list_differences(experiment, lines, published)
+    columns = [column.name for column in experiment.columns]
+    order = sorted(classes.values(), key=lambda one: (columns.index(one.column), -one.test_nodes, one.number))
+    left = (f"Left out, its budget pays for no step: {label}." for label in left_out)
+    notes = (*experiment.notes, *_list_notes(experiment, lines, records), *left)
+    return _label_table(experiment, lines, notes, order)
+
+
+def build_statistics_table(
+    experiment: spec.Experiment, numbers: Mapping[tuple[str, str], Mapping[str, float]]
+) -> Table:
+    """Build the table of datasets from the numbers of each column, by its name and that of its data."""
+    lines = [
+        Line(
+            **_describe_data(experiment, column, data),
+            row=heading,
+            axes={},
+            ours=value,
+            published=experiment.column(column).statistics.get(heading),
+        )
+        for (column, data), values in numbers.items()
+        for heading, value in values.items()
+    ]
+    return _label_table(experiment, lines, _list_notes(experiment, lines, []))
 
 
 def _label_table(
-    experiment: spec.Experiment, lines: Sequence[Line], notes: Sequence[str], classes: Sequence[ClassRow] = ()
-) -> PaperTable:
-    return PaperTable(
+    experiment: spec.Experiment, lines: Iterable[Line], notes: Iterable[str], classes: Iterable[ClassRow] = ()
+) -> Table:
+    return Table(
         name=experiment.name,
         title=experiment.title,
         source=experiment.source,
@@ -220,80 +271,88 @@ def _label_table(
     )
 
 
-def build_statistics_table(
-    experiment: spec.Experiment,
-    numbers: Mapping[str, Mapping[str, float]],
-    sources: Mapping[str, Source | None],
-) -> PaperTable:
-    """Build the table of datasets from the numbers of each column."""
-    lines = [
-        Line(
-            **_describe_data(column, sources[column]),
-            row=heading,
-            mode="",
-            axes={},
-            ours=value,
-            published=experiment.column(column).statistics.get(heading),
-        )
-        for column, values in numbers.items()
-        for heading, value in values.items()
-    ]
-    return _label_table(experiment, lines, _build_notes(lines, []))
-
-
-def _describe_data(column: str, source: Source | None) -> dict[str, Any]:
+def _describe_data(experiment: spec.Experiment, column: str, data: str) -> dict[str, Any]:
     """Return what a line says about its data."""
-    other = None if source is None or source.comparable else source.name
-    return {"column": column, "data": other or column, "comparable": other is None}
+    is_own = experiment.column(column).is_called(data)
+    return {"column": column, "data": column if is_own else data, "comparable": is_own}
 
 
-def _build_class_rows(measured: Sequence[tuple[Line, Measurement]]) -> list[ClassRow]:
-    """Build the rows of classes from the measurements that have them, with means over seeds."""
-    rows: dict[tuple[str, int], ClassRow] = {}
-    for line, one in measured:
-        sizes, by_seed = one.classes or ((), ())
-        for number, count in enumerate(sizes):
-            if count:
-                row = ClassRow(column=one.column, number=number, test_nodes=count, accuracy={})
-                accuracies = rows.setdefault((one.column, number), row).accuracy
-                accuracies[line.name] = fmean(100 * accuracies[number] for accuracies in by_seed)
-    columns = list(dict.fromkeys(column for column, _ in rows))
-    return sorted(rows.values(), key=lambda row: (columns.index(row.column), -row.test_nodes, row.number))
+def _group(
+    experiment: spec.Experiment, records: Iterable[Mapping[str, Any]]
+) -> dict[tuple[str, str, str, str, spec.Axes], list[dict[str, Any]]]:
+    """Group records with an accuracy by line, one for each seed, in the order of the experiment."""
+    columns = [column.name for column in experiment.columns]
+    shown = {
+        row.row: [(row.printed, "test_accuracy"), (row.clear, "test_accuracy_in_the_clear")]
+        for row in experiment.rows
+    }
+    names = [name for each in shown.values() for name, _ in each]
+    groups: dict[tuple[str, str, str, str, spec.Axes], dict[int, dict[str, Any]]] = {}
+    for record in records:
+        for name, key in shown[record["row"]]:
+            if name is not None and record.get(key) is not None:
+                place = (
+                    record["column"],
+                    record["data"],
+                    name,
+                    record["mode"],
+                    tuple(record["axes"].items()),
+                )
+                groups.setdefault(place, {})[record["seed"]] = {**record, "ours": 100 * record[key]}
+
+    def find_place(key: tuple[str, str, str, str, spec.Axes]) -> tuple[int, int, list[float]]:
+        return columns.index(key[0]), names.index(key[2]), [value for _, value in key[4]]
+
+    return {key: list(groups[key].values()) for key in sorted(groups, key=find_place)}
 
 
-def _build_differences(
-    experiment: spec.Experiment, lines: Sequence[Line], published: Mapping[Any, Any]
+def _find_largest(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    # If one record has no bound, there is none for all: the bound of the others would be too small.
+    values = [record.get(name) for record in records]
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
+
+
+def _add_classes(
+    classes: dict[tuple[str, int], ClassRow], line: Line, seeds: Sequence[Mapping[str, Any]]
+) -> None:
+    """Add the accuracy of a line on every class that has test nodes, the mean over seeds."""
+    for number, count in enumerate(seeds[0]["count"] if seeds else ()):
+        if count:
+            row = ClassRow(column=line.column, number=number, test_nodes=count, accuracy={})
+            row = classes.setdefault((line.column, number), row)
+            row.accuracy[line.name] = fmean(100 * one["accuracy"][number] for one in seeds)
+
+
+def _list_differences(
+    experiment: spec.Experiment, lines: Sequence[Line], published: Mapping[Any, spec.Published]
 ) -> list[Line]:
-    """Build the rows that are the difference of two rows, in each mode of the private one."""
+    """List the rows that are the difference of two rows, in each mode of the private one."""
     printed = {row.row: row.printed for row in experiment.rows}
     without = {
-        (line.column, line.row, tuple(line.axes.items())): line
+        (line.column, line.row, tuple(line.axes.items())): line.ours
         for line in lines
         if line.mode == "non-private"
     }
-    differences = []
-    for row in (row for row in experiment.rows if row.minus):
-        first, second = (printed[name] for name in row.minus)
-        for line in (line for line in lines if line.row == second):
-            axes = tuple(line.axes.items())
-            minuend = without.get((line.column, first, axes))
-            if minuend is not None:
-                differences.append(
-                    Line(
-                        column=line.column,
-                        data=line.data,
-                        row=row.printed,
-                        mode=line.mode,
-                        axes=line.axes,
-                        ours=minuend.ours - line.ours,
-                        published=published.get((line.column, row.printed, axes), (None, None))[0],
-                        comparable=line.comparable,
-                    )
-                )
-    return differences
+    return [
+        Line(
+            **{name: getattr(line, name) for name in ("column", "data", "mode", "axes", "comparable")},
+            row=row.printed,
+            ours=without[line.column, first, axes] - line.ours,
+            published=published.get((line.column, row.printed, axes), (None, None))[0],
+        )
+        for row in experiment.rows
+        if row.minus
+        for first, second in [(printed[name] for name in row.minus)]
+        for line in lines
+        for axes in [tuple(line.axes.items())]
+        if line.row == second and (line.column, first, axes) in without
+    ]
 
 
-def _build_notes(lines: Sequence[Line], records: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_notes(
+    experiment: spec.Experiment, lines: Sequence[Line], records: Sequence[Mapping[str, Any]]
+) -> list[str]:
     notes = []
     if any(not line.comparable and line.published is not None for line in lines):
         notes.append(f"* {OTHER_DATA}; the published number belongs to the dataset named first.")
@@ -305,122 +364,24 @@ def _build_notes(lines: Sequence[Line], records: Sequence[Mapping[str, Any]]) ->
     reasons = [record["holds_reason"] for record in records if record["mode"] == "as-published"]
     notes += dict.fromkeys(f"as-published, {reason.split('. Were')[0]}." for reason in reasons)
     notes += dict.fromkeys(a["sentence"] for record in records for a in record.get("assumptions", ()))
-    if records:
-        notes.append(SEED_NOTE)
+    if any(line.runs for line in lines):
+        notes += [describe_seeds(lines), *([SEED_NOTE] if experiment.has_fixed_seeds else [])]
     commits = list(dict.fromkeys(record["commit"][:7] for record in records if record.get("commit")))
     if len(commits) > 1:
         notes.append(f"Records of {len(commits)} commits: {', '.join(commits)}.")
     return notes
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrontierLine:
-    """One row of the frontier at one epsilon; accuracies on the test split, in percent.
-
-    Attributes:
-        data, row: the graph and the row.
-        epsilon: None without noise.
-        ours, spread: mean and standard deviation over seeds; the spread of one seed is None.
-        epsilon_holds: the largest epsilon of its runs; None without noise.
-        runs: digests of its records.
-    """
-
-    data: str
-    row: str
-    epsilon: float | None
-    ours: float
-    spread: float | None
-    epsilon_holds: float | None
-    runs: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.ours:.1f}" + ("" if self.spread is None else f" ± {self.spread:.1f}")
+def describe_seeds(lines: Iterable[Line]) -> str:
+    """Say over how many seeds lines are averaged."""
+    seeds = sorted({len(line.runs) for line in lines if line.runs})
+    if seeds == [1]:
+        return "One seed, so no spread."
+    count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    return f"Mean and standard deviation over {count} seeds."
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrontierTable:
-    """Accuracy against epsilon: for each graph a row for each method, a column for each epsilon."""
-
-    name: str
-    title: str
-    lines: tuple[FrontierLine, ...]
-
-    @property
-    def notes(self) -> list[str]:
-        """What a reader of the table and of the figure must know."""
-        seeds = sorted({len(line.runs) for line in self.lines})
-        count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        return [
-            "Test accuracy in percent, only epsilon given, symmetrized. "
-            + ("One seed." if seeds == [1] else f"Mean and standard deviation over {count} seeds."),
-            "Runs have no fixed seed: epsilon holds for weights and boards of every one. These accuracies "
-            "read test labels and are not covered.",
-            "Covered: predictions for everybody else are covered by the same epsilon. In the clear and on "
-            "trees, predictions read neighbours without noise and are not covered.",
-            "New nodes: test nodes are taken out before board and training and arrive afterwards, at no "
-            "charge.",
-            "Split: that of the file for facebook_32_schools and ogbn_arxiv_hints, else random 60/20/20 by "
-            "seed.",
-        ]
-
-    def grids(self) -> dict[str, list[Sequence[str]]]:
-        """Return the table of each graph, headings first."""
-        grids: dict[str, list[Sequence[str]]] = {}
-        for data in dict.fromkeys(line.data for line in self.lines):
-            lines = [line for line in self.lines if line.data == data]
-            epsilons = sorted({line.epsilon for line in lines if line.epsilon is not None})
-            cells = {(line.row, line.epsilon): str(line) for line in lines}
-            grids[data] = [
-                ["method", *(f"epsilon {epsilon:g}" for epsilon in epsilons), "without noise"],
-                *(
-                    [row, *(cells.get((row, epsilon), "") for epsilon in (*epsilons, None))]
-                    for row in dict.fromkeys(line.row for line in lines)
-                ),
-            ]
-        return grids
-
-    def markdown(self) -> str:
-        """Return the notes and the table of each graph as Markdown."""
-        text = f"# {self.title}\n\n" + "\n".join(f"- {note}" for note in self.notes) + "\n"
-        for data, (heads, *rows) in self.grids().items():
-            text += f"\n## {data}\n\n{format_markdown(heads, rows, '---:')}"
-        return text
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the table as JSON data; every line has the digests of its records."""
-        return asdict(self)
-
-
-def build_frontier(experiment: spec.Experiment, records: Sequence[Mapping[str, Any]]) -> FrontierTable:
-    """Average records over seeds; lines are in the order of graphs, rows and epsilons of the experiment."""
-    graphs = [column.name for column in experiment.columns]
-    measured: list[Measurement] = []
-    for row in experiment.rows:
-        for name, key in ((row.printed, "test_accuracy"), (row.clear, "test_accuracy_in_the_clear")):
-            own = [record for record in records if name is not None and record["row"] == row.row]
-            measured += group_records(
-                {**record, "row": name, "test_accuracy": 100 * record[key]} for record in own
-            )
-    rows = list(dict.fromkeys(one.row for one in measured))
-    measured.sort(
-        key=lambda one: (graphs.index(one.column), one.data, rows.index(one.row), one.axis("epsilon") or 0.0)
-    )
-    lines = [
-        FrontierLine(
-            data=one.data,
-            row=one.row,
-            epsilon=one.axis("epsilon"),
-            ours=one.mean,
-            spread=one.spread if len(one.accuracy) > 1 else None,
-            epsilon_holds=one.holds,
-            runs=one.runs,
-        )
-        for one in measured
-    ]
-    return FrontierTable(name=experiment.name, title=experiment.title, lines=tuple(lines))
-
-
-def render(table: PaperTable | FrontierTable) -> list[RichTable]:
+def render(table: Table) -> list[RichTable]:
     """Return one Rich table for each dataset, with the dataset as its title."""
     from rich.table import Table as RichTable
 
@@ -428,14 +389,14 @@ def render(table: PaperTable | FrontierTable) -> list[RichTable]:
     for data, (heads, *rows) in table.grids().items():
         rendered = RichTable(title=data, title_justify="left", box=None, pad_edge=False)
         for head in heads:
-            rendered.add_column(head, justify="left" if head in ("method", "mode") else "right")
+            rendered.add_column(head, justify="left" if head in _WORDS else "right")
         for row in rows:
             rendered.add_row(*row)
         tables.append(rendered)
     return tables
 
 
-def write(table: PaperTable | FrontierTable, out: Path) -> None:
+def write(table: Table, out: Path) -> None:
     """Write NAME.md and NAME.json to the folder `out`."""
     out.mkdir(parents=True, exist_ok=True)
     content = json.dumps(table.as_json(), indent=1, allow_nan=False)

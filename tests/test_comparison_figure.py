@@ -13,25 +13,33 @@ import pytest
 
 from hushgraph.cli.compare import compare_into
 from hushgraph.comparison import NAMES, Comparison, Entry
-from hushgraph.plots.comparison import ModelBar, draw_comparison
+from hushgraph.comparison.figure import draw_comparison
 
 
-def bars() -> list[ModelBar]:
-    return [
-        ModelBar(
+def entries() -> tuple[Entry, ...]:
+    return tuple(
+        Entry(
             name=name,
-            test=None if name == "MLP" else 0.25,
-            epsilon=3.996 if name.startswith("DP-") else math.inf,
-            guarantee="holds" if name.startswith("DP-") else "none",
+            model="gcn" if "GNN" in name else "mlp",
+            method="billboard" if name == "DP-Billboard" else "trees",
             predictions="covered towards everybody else" if name == "DP-Billboard" else "not covered",
+            private=name.startswith("DP-"),
+            epsilon=3.996 if name.startswith("DP-") else math.inf,
+            delta=1e-5,
+            guarantee="holds" if name.startswith("DP-") else "none",
+            validation=0.5,
+            test=None if name == "MLP" else 0.25,
+            macro_f1=None,
+            seconds=1.0,
+            plan="abc",
         )
         for name in NAMES
-    ]
+    )
 
 
 def test_five_bars_with_their_epsilon_and_the_note(tmp_path: Path) -> None:
     title, note = "Five models on a <graph> & more", "Publishing all costs more than publishing one."
-    draw_comparison(bars(), tmp_path / "compare.svg", title=title, note=note)
+    draw_comparison(entries(), tmp_path / "compare.svg", title=title, note=note)
     svg = (tmp_path / "compare.svg").read_text()
     texts = re.findall(r">([^<>\n]+)</(?:text|tspan)>", svg)
     assert [text for text in texts if text in NAMES] == list(NAMES)
@@ -48,25 +56,7 @@ def test_five_bars_with_their_epsilon_and_the_note(tmp_path: Path) -> None:
 
 
 def comparison(**others: Any) -> Comparison:
-    rows = tuple(
-        Entry(
-            name=bar.name,
-            model="gcn" if "GNN" in bar.name else "mlp",
-            method="billboard" if bar.name == "DP-Billboard" else "trees",
-            predictions=bar.predictions,
-            private=bar.name.startswith("DP-"),
-            epsilon=bar.epsilon,
-            delta=1e-5,
-            guarantee=bar.guarantee,
-            validation=0.5,
-            test=bar.test,
-            macro_f1=None,
-            seconds=1.0,
-            plan="abc",
-        )
-        for bar in bars()
-    )
-    return Comparison(**{"data": "a <graph> & more", "seeded": False, "entries": rows} | others)
+    return Comparison(**{"data": "a <graph> & more", "seeded": False, "entries": entries()} | others)
 
 
 @pytest.mark.parametrize("installed", [True, False])
