@@ -45,12 +45,12 @@ def get_part(name: str) -> Any:
 
 def with_noise(factor: float) -> None:
     """Boards with so many times the noise."""
-    real = get_part("release_board")
+    real = get_part("cast_and_release")
 
-    def release_board(graph: Any, ballots: Any, *, noise_std: float, draws: Any, plan: str) -> Any:
+    def cast_and_release(graph: Any, ballots: Any, *, noise_std: float, draws: Any, plan: str) -> Any:
         return real(graph, ballots, noise_std=factor * noise_std, draws=draws, plan=plan)
 
-    set_part(release_board=release_board)
+    set_part(cast_and_release=cast_and_release)
 
 
 def boards_fixed_keys() -> None:
@@ -239,19 +239,17 @@ def tables_with_noise(factor: float) -> None:
 
 
 def tables_every_100th_noiseless() -> None:
-    """Every 100th draw for the cells of the tables of a split is 0."""
-    from hushgraph.figures import tables
+    """Every 100th cell of every table has no noise: the first of each."""
+    from hushgraph.noise import counts
 
-    real, drawn = tables.round_draws, [0]
+    real = counts.round_draws
 
     def round_draws(draws: Any, divisor: int) -> Any:
         noise = real(draws, divisor)
-        noise[-drawn[0] % 100 :: 100] = 0
-        # Tables of four classes have 16 and 24 cells.
-        drawn[0] = (drawn[0] + len(noise)) % 40
+        noise[::100] = 0
         return noise
 
-    tables.round_draws = round_draws
+    counts.round_draws = round_draws
 
 
 def tables_fixed_keys() -> None:

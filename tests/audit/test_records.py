@@ -17,6 +17,12 @@ FAULT_TABLES = ("faults", "board-faults")
 RECORDS = ROOT / "benchmarks" / "records" / "audit.jsonl"
 
 
+OF_TABLES = {
+    *("noiseless-tables", "half-noise-tables", "noiseless-cells", "rows-counted-twice"),
+    *("unlabelled-in-tables", "training-in-tables", "uncharged-tables"),
+}
+
+
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     return benchmark_scripts.script("audit_table")
@@ -31,7 +37,8 @@ def test_the_records_are_those_of_the_script(script: ModuleType, records: list[d
     found = [(r["table"], r["row"], r["claim"]) for r in records]
     assert found == [(cell.table, cell.row, cell.claim) for cell in script.cells(1.0)]
     assert set(script.FAULTS) == {name for name, fault in FAULTS.items() if fault.method != "billboard"}
-    attacked = {name for name, fault in FAULTS.items() if fault.method != "trees" and not fault.of_tables}
+    # The records are older than tables of figures.
+    attacked = {name for name, fault in FAULTS.items() if fault.method != "trees"} - OF_TABLES
     assert set(script.BOARD_FAULTS) == attacked
     assert all(r["bound_confidence"] == 0.95 and r["delta"] == 1e-5 for r in records)
 

@@ -49,16 +49,6 @@ def test_trees_by_name_by_flag_and_by_fault(capsys: pytest.CaptureFixture[str]) 
         assert (record["method"], record["attacked"], record["attacks"]) == ("trees", "steps", [])
 
 
-def test_a_figure_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib", reason="figures need matplotlib")
-    figure = tmp_path / "audit.svg"
-    words = ["--method", "trees", "--trials", "100"]
-    assert main(["audit", "--epsilon", "4", *words, "--figure", str(figure)]) == 0
-    assert "with the row emptied" in figure.read_text()
-    assert main(["audit", "--epsilon", "4", "--figure", str(tmp_path / "audit.bmp")]) == 2
-    assert ".svg or .png" in capsys.readouterr().err
-
-
 def test_a_fault_is_announced_and_caught(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["audit", "--epsilon", "4", "--fault", "reused-noise", "--trials", "100", "--seed", "1"]
     assert main([*words, "--method", "trees"]) == 0
@@ -151,6 +141,34 @@ def test_data_is_planned_by_its_task(capsys: pytest.CaptureFixture[str], tmp_pat
     assert noise["binary"] != noise["classes"]
     assert main([*words, "--positive", "three"]) == 2
     assert "positive='three': no such class" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("quick_audit")
+def test_bounds_and_weights_of_data_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    graph = hg.datasets.synthetic(num_nodes=60, num_classes=2, num_features=3, seed=1)
+    ends = np.stack([graph.indices, np.repeat(np.arange(60), np.diff(graph.indptr))])
+    amounts = np.arange(1.0, ends.shape[1] + 1)
+    np.savez(tmp_path / "days.npz", edge_index=ends, x=graph.x, y=graph.y.astype(float), amount=amounts)
+    words = [
+        "audit",
+        str(tmp_path / "days.npz"),
+        "--epsilon",
+        "4",
+        "--steps",
+        "2",
+        "--trials",
+        "20",
+        "--json",
+    ]
+    words += ["--task", "number", "--bounds", "0,1"]
+    given = []
+    real = attack.audit_plan
+    monkeypatch.setattr(attack, "audit_plan", lambda *a, **named: given.append(named) or real(*a, **named))
+    for more in ([], ["--edge-weight", "amount"]):
+        assert main([*words, *more]) == 0
+    plain, weighted = given
+    assert (plain["task"].name, plain["relations"]) == ("number", ())
+    assert [each.is_weighted for each in weighted["relations"]] == [True]
 
 
 def test_a_refuted_claim_is_a_failure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -155,24 +155,17 @@ def audit_plan(
         raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
     plant = plant_nothing if fault is None else get_fault(fault).plant
     effort = _Effort(trials=trials, rng=np.random.default_rng(seed), observer=observer)
-    guess: Callable[[], NumbersAudit | None] = lambda: None  # noqa: E731
-    if numbers:
-        guesses = _GUESSES if trials is None else min(_GUESSES, trials)
-        name = model if plan.num_layers else "mlp"
-        guess = partial(attack_numbers, plan, model=name, trials=guesses, plant=plant, seed=seed)
     blocks = choose_blocks(plan, relations)
     if plan.num_boards:
         asked = {"task": task, "class_weights": class_weights, "blocks": blocks}
         audit = _audit_boards(plan, plant, effort, confidence, **asked)
     else:
         audit = _audit_trees(plan, plant, effort, confidence, model=model, canary=canary, blocks=blocks)
-    return replace(
-        audit,
-        numbers=guess(),
-        fault=fault,
-        seed=seed,
-        seconds=time.monotonic() - begin,
-    )
+    guesses: NumbersAudit | None = None
+    if numbers:
+        name, most = model if plan.num_layers else "mlp", min(_GUESSES, trials or _GUESSES)
+        guesses = attack_numbers(plan, model=name, trials=most, plant=plant, seed=seed)
+    return replace(audit, numbers=guesses, fault=fault, seed=seed, seconds=time.monotonic() - begin)
 
 
 def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float, **asked: Any) -> Audit:
@@ -182,7 +175,8 @@ def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: 
     shown = effort.spend(stage)
     charges = stage.plan.charges
     emptied = partial(_measure, stage.plan, change=TRAINING_ROW, confidence=each)
-    main = emptied("boards and steps", shown.pair(0), charges)
+    boards = f"{plan.num_boards} board{'s' * (plan.num_boards > 1)}"
+    main = emptied(f"{boards} and {plan.steps} steps", shown.pair(0), charges)
     attacks = [
         emptied("other people's predictions", shown.pair(2), charges),
         emptied(f"first board, row of degree {_DEGREE}", shown.pair(1), [plan.board_charge(0)]),
@@ -422,25 +416,14 @@ def _collect(
     plan, has_boards = stage.plan, stage.plan.num_boards > 0
     if shown.shift == 0:
         raise InputError("this canary changes nothing under this plan; choose another canary")
-    with_row, without_row = shown.pair(0)
     of_steps = math.sqrt(plan.steps) * (2 * plan.changed_trees - 1) / plan.sigma_over_clip
     return Audit(
+        **vars(main),
         plan=plan,
-        claimed=main.claimed,
-        by_curve=main.by_curve,
-        by_event=main.by_event,
-        numbers=None,
         model=model,
         canary=canary,
-        fault=None,
-        path="session",
-        trials=len(with_row),
         shift=shown.shift,
         shift_at_most=compose_shifts(plan.events) if has_boards else of_steps,
-        seed=None,
-        seconds=0.0,
-        with_row=with_row,
-        without_row=without_row,
         attacks=tuple(attacks),
         others_changed=shown.changed if has_boards else None,
         checks=checks,

@@ -129,26 +129,30 @@ def _cast_validation_labels(real: Parts) -> Parts:
 def _double_shares(real: Parts) -> Parts:
     """Every board has the noise of a board with twice its share."""
 
-    def release_board(graph: Graph, ballots: Ballots, *, noise_std: float, draws: Draws, plan: str) -> Board:
-        return real.release_board(graph, ballots, noise_std=noise_std / math.sqrt(2), draws=draws, plan=plan)
+    def cast_and_release(
+        graph: Graph, ballots: Ballots, *, noise_std: float, draws: Draws, plan: str
+    ) -> Board:
+        return real.cast_and_release(
+            graph, ballots, noise_std=noise_std / math.sqrt(2), draws=draws, plan=plan
+        )
 
-    return replace(real, release_board=release_board)
+    return replace(real, cast_and_release=cast_and_release)
 
 
 def _redraw_boards(real: Parts) -> Parts:
     """Every board is visible twice, with new noise, under one charge."""
     first: list[Board] = []
 
-    def release_board(graph: Graph, ballots: Ballots, **given: Any) -> Board:
-        first.append(real.release_board(graph, ballots, **given))
-        return real.release_board(graph, ballots, **given)
+    def cast_and_release(graph: Graph, ballots: Ballots, **given: Any) -> Board:
+        first.append(real.cast_and_release(graph, ballots, **given))
+        return real.cast_and_release(graph, ballots, **given)
 
     def save_board(board: Board, path: Path, announce: Callable[[], None]) -> None:
         real.save_board(first.pop(), path, lambda: None)
         path.unlink()
         real.save_board(board, path, announce)
 
-    return replace(real, release_board=release_board, save_board=save_board)
+    return replace(real, cast_and_release=cast_and_release, save_board=save_board)
 
 
 def _read_without_noise(real: Parts) -> Parts:
@@ -308,7 +312,6 @@ class Fault:
         plant: makes the parts of a session faulty.
         plan: the class of the plan, where it is the plan that is wrong.
         changes: fields of the plan that this fault needs.
-        of_tables: whether it is about tables of figures, which older records of attacks have not.
     """
 
     words: str
@@ -316,7 +319,6 @@ class Fault:
     plant: Plant = plant_nothing
     plan: type[PrivacyPlan] | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    of_tables: bool = False
 
 
 FAULTS = {
@@ -364,37 +366,25 @@ FAULTS = {
         words="boards and steps use one stream of noise", method="billboard", plant=_share_stream
     ),
     "noiseless-tables": Fault(
-        words="tables of figures have no noise", method="billboard", plant=_release_counts, of_tables=True
+        words="tables of figures have no noise", method="billboard", plant=_release_counts
     ),
     "half-noise-tables": Fault(
-        words="tables of figures have half of their noise",
-        method="billboard",
-        plant=_halve_table_noise,
-        of_tables=True,
+        words="tables of figures have half of their noise", method="billboard", plant=_halve_table_noise
     ),
     "noiseless-cells": Fault(
-        words="every 100th cell of the tables has no noise",
-        method="billboard",
-        plant=_skip_cells,
-        of_tables=True,
+        words="every 100th cell of the tables has no noise", method="billboard", plant=_skip_cells
     ),
     "rows-counted-twice": Fault(
-        words="a row is counted twice in the tables", method="billboard", plant=_count_twice, of_tables=True
+        words="a row is counted twice in the tables", method="billboard", plant=_count_twice
     ),
     "unlabelled-in-tables": Fault(
-        words="tables have a cell for rows without a label",
-        method="billboard",
-        plant=_count_unlabelled_rows,
-        of_tables=True,
+        words="tables have a cell for rows without a label", method="billboard", plant=_count_unlabelled_rows
     ),
     "training-in-tables": Fault(
-        words="training rows are counted in the tables",
-        method="billboard",
-        plant=_count_training_rows,
-        of_tables=True,
+        words="training rows are counted in the tables", method="billboard", plant=_count_training_rows
     ),
     "uncharged-tables": Fault(
-        words="tables of figures are not charged", method="billboard", plant=_forget_charge, of_tables=True
+        words="tables of figures are not charged", method="billboard", plant=_forget_charge
     ),
 }
 

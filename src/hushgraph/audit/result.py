@@ -11,7 +11,7 @@ from hushgraph.audit.curve import Charges, CurveBound, curve_lower_bound
 from hushgraph.audit.numbers import NumbersAudit
 from hushgraph.audit.statistics import Floats, LowerBound, epsilon_lower_bound
 from hushgraph.privacy.guarantee import Assumption, write_assumptions
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, json_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +60,14 @@ class Attack:
         return self.by_event.epsilon if self.by_curve is None else self.by_curve.epsilon
 
     @property
+    def most_shown(self) -> float:
+        """The larger of both lower bounds."""
+        return max(self.lower_bound, self.by_event.epsilon)
+
+    @property
     def exceeds(self) -> bool:
         """Whether a lower bound is above the claim."""
-        return max(self.lower_bound, self.by_event.epsilon) > self.claimed
+        return self.most_shown > self.claimed
 
     def record(self) -> dict[str, Any]:
         """For JSON."""
@@ -78,24 +83,23 @@ class Attack:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
-    """A plan, what was done to it, and what came out.
+class Audit(Attack):
+    """A plan, what was done to it, and what came out; it is its own first attack, on everything released.
 
     Attributes:
-        plan: the plan that was attacked: the one given, on the graph of the attack.
-        claimed: its epsilon.
+        name: what was released.
+        claimed: epsilon of the plan.
         by_curve: the lower bound if the mechanism has a trade-off curve of the priced family; None for
             batches of fixed size.
         by_event: the lower bound that assumes nothing.
+        trials: per world, those that chose the threshold included.
+        plan: the plan that was attacked: the one given, on the graph of the attack.
         numbers: what attacks on floating-point numbers found; None where they were not tried.
         model, canary, fault: what was attacked; `fault` is None for the code as it is.
-        path: "session": real runs were attacked.
-        trials: per world, those that chose the threshold included.
         shift: how far the canary moves the released sums, all steps together, in units of the noise.
         shift_at_most: the same for the pair that prices the plan, were every batch whole.
         seed: None where the operating system gave it.
         seconds: how long it took.
-        with_row, without_row: [trials], the statistic.
         attacks: further attacks, each beside a claim of its own.
         others_changed: rows of other people whose reading or prediction differs between the worlds, given the
             same boards and weights; None where predictions are not covered.
@@ -104,36 +108,23 @@ class Audit:
     """
 
     plan: PrivacyPlan
-    claimed: float
-    by_curve: CurveBound | None
-    by_event: LowerBound
-    numbers: NumbersAudit | None
+    numbers: NumbersAudit | None = None
     model: str
     canary: str
-    fault: str | None
-    path: str
-    trials: int
+    fault: str | None = None
     shift: float
     shift_at_most: float
-    seed: int | None
-    seconds: float
-    with_row: Floats
-    without_row: Floats
+    seed: int | None = None
+    seconds: float = 0.0
     attacks: tuple[Attack, ...] = ()
     others_changed: int | None = None
     assumptions: tuple[Assumption, ...] = ()
     checks: tuple[Check, ...] = ()
 
     @property
-    def lower_bound(self) -> float:
-        """The bound by the trade-off curve, or the one that assumes nothing where there is no curve."""
-        return self.by_event.epsilon if self.by_curve is None else self.by_curve.epsilon
-
-    @property
     def bound_exceeds(self) -> bool:
         """Whether a lower bound is above its claim, which is then false at the bound's confidence."""
-        own = max(self.lower_bound, self.by_event.epsilon) > self.claimed
-        return own or any(attack.exceeds for attack in self.attacks)
+        return super().exceeds or any(attack.exceeds for attack in self.attacks)
 
     @property
     def exceeds(self) -> bool:
@@ -152,14 +143,6 @@ class Audit:
         broken = self.fault is not None and self.plan.guarantee == "holds"
         return "none" if broken else self.plan.guarantee
 
-    @property
-    def attacked(self) -> str:
-        """What the first figures are about."""
-        boards = self.plan.num_boards
-        if not boards:
-            return "steps"
-        return f"{boards} board{'s' * (boards > 1)} and {self.plan.steps} steps"
-
     def record(self) -> dict[str, Any]:
         """Everything but the trials, for JSON."""
         plan = self.plan
@@ -169,13 +152,14 @@ class Audit:
         return {
             "lower_bound": self.lower_bound,
             "lower_bound_by_event": self.by_event.epsilon,
-            "claimed_epsilon": self.claimed if math.isfinite(self.claimed) else "inf",
+            "claimed_epsilon": json_number(self.claimed),
             "exceeds": self.exceeds,
-            "attacked": self.attacked,
+            "attacked": self.name,
             "fault": self.fault,
             "model": self.model,
             "canary": self.canary,
-            "path": self.path,
+            # Real runs are attacked.
+            "path": "session",
             "secure_noise": self.fault != "float-noise",
             "layers": plan.num_layers,
             "train_nodes": plan.num_train_nodes,

@@ -118,7 +118,7 @@ class _Notes:
         return replace(
             real,
             save_board=self._note_board(real),
-            release_board=self._note_ballots(real),
+            cast_and_release=self._note_ballots(real),
             adapt_sum=self._note_sums,
             release_tables=self._note_counts(real),
             save_counts=self._note_tables(real),
@@ -134,11 +134,11 @@ class _Notes:
         return save_board
 
     def _note_ballots(self, real: Parts) -> Any:
-        def release_board(graph: Graph, ballots: Ballots, **given: Any) -> Board:
+        def cast_and_release(graph: Graph, ballots: Ballots, **given: Any) -> Board:
             self.seen.ballots.append(ballots)
-            return real.release_board(graph, ballots, **given)
+            return real.cast_and_release(graph, ballots, **given)
 
-        return release_board
+        return cast_and_release
 
     def _note_counts(self, real: Parts) -> Any:
         def release_tables(counts: Mapping[str, Counts], **given: Any) -> NoisyTables:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hushgraph._stores import find_address
 from hushgraph.audit.attack import planted
 from hushgraph.graph.records import RelationInfo
 from hushgraph.methods.rows import Rows
@@ -15,6 +16,7 @@ from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.release import ABOUT
+from hushgraph.runs.store import has_release
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Task
 from hushgraph.training.prepare import prepare
@@ -38,7 +40,9 @@ class Settings:
 
 
 def is_run(path: Any) -> bool:
-    """Whether there is the folder of a run, or of what was published of one."""
+    """Whether there is the folder of a run, or of what was published of one; that may be an address."""
+    if (address := find_address(path)) is not None:
+        return has_release(address)
     return any((Path(path) / name).is_file() for name in ("run.json", ABOUT))
 
 

@@ -35,7 +35,7 @@ def list_entries(audit: Audit) -> list[tuple[str, str]]:
         bounds.append(("  it assumes", _FAMILY_WORDS[curve.family]))
     bounds.append((f"lower bound, no assumption ({percent})", rounded_down(event.epsilon)))
     return [
-        ("attacked", audit.attacked),
+        ("attacked", audit.name),
         *bounds,
         ("claimed epsilon", rounded_up(audit.claimed)),
         ("delta", digits_up(plan.delta)),
@@ -108,10 +108,10 @@ def verdict(audit: Audit) -> str:
     what = "The fault was caught" if audit.fault else "The claim is false"
     percent = _percent(audit)
     if audit.bound_exceeds:
-        name, shown, claimed = _find_largest_excess(audit)
+        worst = max([audit, *audit.attacks], key=lambda attack: attack.most_shown - attack.claimed)
         return (
-            f"{what}: epsilon is above {rounded_down(shown)} at {percent} confidence, and "
-            f"{rounded_up(claimed)} is claimed ({name})."
+            f"{what}: epsilon is above {rounded_down(worst.most_shown)} at {percent} confidence, and "
+            f"{rounded_up(worst.claimed)} is claimed ({worst.name})."
         )
     if audit.others_changed:
         return f"{what}: other people's readings change with one row, though boards and weights do not."
@@ -132,13 +132,3 @@ def verdict(audit: Audit) -> str:
         f"Epsilon is at least {low} at {percent} confidence, and {claim} is claimed: no contradiction. This "
         "proves nothing about attacks that were not tried; the proof is in the privacy contract."
     )
-
-
-def _find_largest_excess(audit: Audit) -> tuple[str, float, float]:
-    """The attack that is most above its claim: its name, its bound, the claim."""
-    own = (audit.attacked, max(audit.lower_bound, audit.by_event.epsilon), audit.claimed)
-    others = [
-        (attack.name, max(attack.lower_bound, attack.by_event.epsilon), attack.claimed)
-        for attack in audit.attacks
-    ]
-    return max([own, *others], key=lambda entry: entry[1] - entry[2])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hushgraph._files import write_whole
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import list_choices, section
 from hushgraph.errors import InputError
@@ -22,19 +23,20 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 hushgraph audit --epsilon 4
-hushgraph audit people.npz --epsilon 4 --out audit.json --figure audit.svg
+hushgraph audit people.npz --epsilon 4 --out audit.json
 hushgraph audit runs/people-billboard-1
 hushgraph audit --epsilon 4 --fault redrawn-board"""
 
 _plan, _attack, _output = section("What is audited"), section("The attack"), section("Run and output")
-_READING = [name for name, entry in TABLE.items() if "audit" in entry.commands and entry.describes_data]
-_READING.append("edges")
+_DATA = {name: entry for name, entry in TABLE.items() if "audit" in entry.commands and entry.describes_data}
+_READING = [*_DATA, "edges"]
+# What is asked of data, beside what its columns are.
+_DATA_ARGUMENTS = [name for name, entry in _DATA.items() if entry.column is None]
 # Arguments of `train` under the same names.
 _PLAN_ARGUMENTS = (
     *("epsilon", "delta", "method", "model", "max_readers", "max_reads", "edge_owner", "steps"),
     *("batch_size", "directed"),
 )
-_DATA_ARGUMENTS = ("symmetrize", "split", "split_seed", "num_classes", "task", "positive", "rare")
 # Named here, so that help does not wait for PyTorch.
 _FAULTS = (
     *("half-noise", "reused-noise", "float-noise", "full-ballots", "double-share", "noiseless-reading"),
@@ -100,7 +102,6 @@ def audit(
     data_root: options.DataRoot = None,
     seed: Annotated[int | None, _output("Of the trials. [from the operating system]")] = None,
     out: Annotated[Path | None, _output("Also write the JSON record here. [not kept]")] = None,
-    figure: Annotated[Path | None, _output("Also draw both worlds, as .svg or .png. [no figure]")] = None,
     as_json: options.Json = False,
     **flags: Any,
 ) -> int:
@@ -112,11 +113,12 @@ def audit(
     with terminal.status("Loading PyTorch", quiet=as_json) as line:
         result, promised = _run_audit(context, line)
         record = result.record() | {"source": subject}
-        _write_files(result, record, out, figure)
+        if out is not None:
+            write_whole(out, json.dumps(record, indent=2, allow_nan=False).encode() + b"\n")
     if as_json:
         typer.echo(json.dumps(record, allow_nan=False))
     else:
-        _show_audit(result, [path for path in (out, figure) if path is not None])
+        _show_audit(result, out)
     # A refuted claim is a failure, unless the user asked for a refutation.
     return 1 if result.exceeds and fault is None and promised == "holds" else 0
 
@@ -124,11 +126,8 @@ def audit(
 def _run_audit(context: typer.Context, line: terminal.StatusLine) -> tuple[Audit, str]:
     """Attack the plan that the flags describe; return the result and the guarantee that was attacked."""
     from hushgraph.audit.attack import audit_plan
-    from hushgraph.audit.figure import check_figure
 
     flags = context.params
-    if flags["figure"] is not None:
-        check_figure(flags["figure"])
     settings = _choose_settings(context, line)
     line.show("Preparing the first trial")
     done = 0
@@ -214,22 +213,11 @@ def _choose_method(context: typer.Context) -> str:
     return str(method)
 
 
-def _write_files(result: Audit, record: dict[str, Any], out: Path | None, figure: Path | None) -> None:
-    from hushgraph._files import write_whole
-
-    if out is not None:
-        write_whole(out, json.dumps(record, indent=2, allow_nan=False).encode() + b"\n")
-    if figure is not None:
-        from hushgraph.audit.figure import draw_audit
-
-        draw_audit(result, figure)
-
-
-def _show_audit(result: Audit, written: list[Path]) -> None:
+def _show_audit(result: Audit, out: Path | None) -> None:
     from hushgraph.audit import words
 
     screen = terminal.console()
     terminal.print_entries(screen, words.list_entries(result))
     screen.print(f"\n{words.verdict(result)}", highlight=False)
-    for path in written:
-        typer.echo(f"Written: {path}")
+    if out is not None:
+        typer.echo(f"Written: {out}")
