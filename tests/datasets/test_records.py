@@ -14,10 +14,12 @@ import torch
 from scipy import sparse
 
 import hushgraph as hg
-from hushgraph.billboard.lists import build_lists, hash_names
+from hushgraph.billboard.lists import hash_names
 from hushgraph.datasets import load_graph
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.records import EdgeWeight, Relation
+from hushgraph.privacy.guarantee import find_assumptions
+from row_lists import list_rows
 
 NODES = "id,age,label,split\na,1,0,train\nb,2,1,train\nc,3,1,val\nd,4,0,test\n"
 EDGES = (
@@ -122,8 +124,7 @@ def test_places_belong_to_the_person_whichever_end_names_them(tmp_path: Path) ->
         edge_index=None, relations=[hashed], x=np.zeros((4, 1)), y=[0, 1, 0, 1], train_idx=[0]
     )
     for owner in ("sender", "reader"):
-        lists = build_lists(graph, owner)
-        assert lists is not None
+        lists = list_rows(graph, owner)
         assert lists.indptr.tolist() == hashed.indptr.tolist()
         assert lists.places.tolist() == hashed.indices.tolist()
 
@@ -341,7 +342,7 @@ def test_check_proposes_flags_and_marks_what_it_read_off_rows(tmp_path: Path) ->
     assert checked.declared["places"] == "hash:65536"
     assert "records" in checked.looked_up
     graph = load_graph(tmp_path / "shops", columns=checked.to_columns())
-    assert [each.code for each in hg.privacy.guarantee.find_assumptions(graph)][-1] == "records-looked-up"
+    assert [each.code for each in find_assumptions(graph)][-1] == "records-looked-up"
 
 
 @pytest.mark.parametrize("are_nodes_alike", [True, False])

@@ -63,16 +63,8 @@ def weigh(arrays: dict[str, Any], edge_weight: str | None) -> dict[str, Any]:
         parts = [np.stack(part) for part in edges(num_nodes)()]
         edges = np.concatenate([np.empty((2, 0), np.int64), *parts], axis=1)
     edges = check_edges(edges, num_nodes)
-    weights: Array = np.ones(edges.shape[1]) if raw is None else np.asarray(raw)
-    if weights.ndim == 2 and weights.shape[1] == 1:
-        weights = weights[:, 0]
-    if weights.shape != (edges.shape[1],) or weights.dtype.kind not in "biuf":
-        raise GraphError(
-            f"{edge_weight} has dtype {weights.dtype} and shape {list(weights.shape)}; expected one "
-            f"number for each of {edges.shape[1]} edges"
-        )
     names, codes = kinds or ((PEOPLE,), np.zeros(edges.shape[1], np.int64))
-    counted = None if declared is None else declared.apply(weights)
+    counted = None if declared is None else declared.read(raw, edges.shape[1])
     relations = [
         Relation.between_people(
             name,

@@ -120,20 +120,20 @@ def load_graph(
         )
         arrays |= _read_persons(data[people], person if labels else None)
         return build_graph(arrays, **reading | {"edge_weight": None})
-    reading["person"] = person if labels else None
+    own_person = person if labels else None
     if is_networkx(data):
         if task == "labels":
             raise GraphError(
                 "task='labels' with a NetworkX graph: sets of labels are read from tables, .npz and PyG; "
                 "build a graph with Graph.from_arrays(task=Labels(num_labels=L))"
             )
-        return _build_from_networkx(data, **reading | {"split": split or "split"})
+        return _build_from_networkx(data, {"person": own_person}, **reading | {"split": split or "split"})
     if not isinstance(data, (str, Path)):
         arrays = arrays_from_pyg(
             data, splits=split is None, labels=labels, classes=task is None, edge_weight=edge_weight
         )
-        return build_graph(arrays | _read_persons(data, reading.pop("person")), **reading)
-    path = Path(data)
+        return build_graph(arrays | _read_persons(data, own_person), **reading)
+    reading["person"], path = own_person, Path(data)
     if path.suffix == ".npz":
         return load_npz(path, **reading)
     if path.suffix == ".pt":
@@ -355,38 +355,27 @@ def from_networkx(
     """
     if classes is not None and num_classes is None:
         num_classes = len(classes)
-    own: dict[str, Any] = {"features": features, "label": label, "classes": classes, "relation": relation}
-    own |= {"labels": labels, "split": split, "split_seed": split_seed, "symmetrize": symmetrize}
-    own |= {"num_classes": num_classes, "directed": directed, "edge_weight": edge_weight, "person": person}
-    return _build_from_networkx(graph, **own)
+    reading: dict[str, Any] = {"features": features, "label": label, "classes": classes, "person": person}
+    if relation is not None:
+        reading["relation"] = Columns(relation=relation).relation
+    options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
+    options |= {"num_classes": num_classes, "directed": directed}
+    return _build_from_networkx(graph, reading, labels=labels, edge_weight=edge_weight, **options)
 
 
 def _build_from_networkx(
     graph: Any,
+    reading: Mapping[str, Any],
     *,
     split: str,
     labels: bool,
     edge_weight: str | None,
-    person: str | None,
-    features: str | Sequence[str] = "x",
-    label: str = "y",
-    classes: Sequence[str] | None = None,
-    relation: Mapping[str, Sequence[str]] | None = None,
     **options: Any,
 ) -> Graph:
     """Build a graph from NetworkX; `split` is an attribute, or fractions to draw a split with."""
     fractions = split if "/" in split else None
-    arrays = arrays_from_networkx(
-        graph,
-        features=features,
-        label=label,
-        classes=classes,
-        split=None if fractions else split,
-        labels=labels,
-        edge_weight=edge_weight,
-        relation=None if relation is None else Columns(relation=relation).relation,
-        person=person,
-    )
+    attribute = None if fractions else split
+    arrays = arrays_from_networkx(graph, split=attribute, labels=labels, edge_weight=edge_weight, **reading)
     return build_graph(arrays, split=fractions, labels=labels, edge_weight=edge_weight, **options)
 
 

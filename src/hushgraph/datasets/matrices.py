@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph._text import find_nearest
-from hushgraph.datasets.networkx import as_weight, is_networkx
+from hushgraph.datasets.networkx import as_weight, is_networkx, list_ends, list_weights
 from hushgraph.datasets.tables.frames import is_frame
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.checks import check_shape
@@ -26,21 +26,6 @@ ID, LABEL = "node", "label"
 _EXPECTED = (
     "expected an array [2, E] of row numbers, a SciPy matrix [N, N], a NetworkX graph or a DataFrame of edges"
 )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class NodeArrays:
-    """Features, edges and labels, under the names that they have in PyG's `Data`.
-
-    Attributes:
-        x: features [N, d], dense or a SciPy matrix.
-        edge_index: int64 [2, E]; the target in row 1 reads the source in row 0.
-        y: labels [N]; None for data to predict on.
-    """
-
-    x: Any
-    edge_index: npt.NDArray[np.int64]
-    y: Any = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,9 +149,7 @@ def read_edges(
         is_edge = entries.data != 0
         return np.stack([entries.row[is_edge], entries.col[is_edge]]).astype(np.int64)
     if is_networkx(graph):
-        listed = [end for edge in graph.edges() for end in edge]
-        ends = np.array(_place_all(listed, names), np.int64).reshape(-1, 2).T
-        return ends if graph.is_directed() else np.concatenate([ends, ends[::-1]], axis=1)
+        return list_ends(graph, _place_all([end for edge in graph.edges() for end in edge], names))
     if is_frame(graph):
         return np.stack([np.asarray(_place_all(_take(graph, name), names)) for name in (source, target)])
     array = np.asarray(graph.detach().cpu() if hasattr(graph, "detach") else graph)
@@ -189,8 +172,7 @@ def read_weights(graph: Any, column: str) -> npt.NDArray[np.float64]:
         entries = graph.tocoo()
         return np.asarray(entries.data[entries.data != 0], np.float64)
     if is_networkx(graph):
-        weights = np.array([as_weight(value) for _, _, value in graph.edges(data=column)], np.float64)
-        return weights if graph.is_directed() else np.concatenate([weights, weights])
+        return list_weights(graph, column)
     if is_frame(graph):
         return np.array([as_weight(value) for value in _take(graph, column).tolist()], np.float64)
     raise GraphError(

@@ -44,21 +44,17 @@ def arrays_from_networkx(
         raise GraphError(f"graph is a {type(graph).__name__}; expected a NetworkX graph")
     nodes = list(graph.nodes)
     number = {node: position for position, node in enumerate(nodes)}
-    ends = np.array([(number[u], number[w]) for u, w in graph.edges()], np.int64).reshape(-1, 2).T
-    if not graph.is_directed():
-        ends = np.concatenate([ends, ends[::-1]], axis=1)
     names: npt.NDArray[Any] = np.empty(len(nodes), object)
     names[:] = nodes
     if nodes and all(type(node) is int and abs(node) < 2**63 for node in nodes):
         names = names.astype(np.int64)
+    ends = list_ends(graph, [number[node] for edge in graph.edges() for node in edge])
     arrays: dict[str, Any] = {"edge_index": ends, "node_names": names}
     column = None if edge_weight is None else EdgeWeight.of(edge_weight).column
     if column is not None:
-        weights = np.array([as_weight(value) for _, _, value in graph.edges(data=column)], np.float64)
-        arrays["weights"] = weights if graph.is_directed() else np.concatenate([weights, weights])
+        arrays["weights"] = list_weights(graph, column)
     for attribute, kinds in (relation or {}).items():
-        codes = _read_kinds(graph, attribute, kinds)
-        arrays["kinds"] = kinds, codes if graph.is_directed() else np.concatenate([codes, codes])
+        arrays["kinds"] = kinds, _add_reverses(graph, _read_kinds(graph, attribute, kinds))
     arrays["x"] = _read_features(graph, nodes, features)
     if not labels:
         return arrays
@@ -78,6 +74,22 @@ def _read_kinds(graph: Any, attribute: str, kinds: Sequence[str]) -> npt.NDArray
         values = [value for _, _, value in graph.edges(data=attribute)]
     known = {kind: number for number, kind in enumerate(kinds)}
     return np.array([known.get(str(value), -1) for value in values], np.int64)
+
+
+def list_ends(graph: Any, numbers: list[int]) -> npt.NDArray[np.int64]:
+    """[2, E]: the ends of edges from the numbers of their nodes; of an undirected graph, reverses too."""
+    ends = np.array(numbers, np.int64).reshape(-1, 2).T
+    return ends if graph.is_directed() else np.concatenate([ends, ends[::-1]], axis=1)
+
+
+def list_weights(graph: Any, column: str) -> npt.NDArray[np.float64]:
+    """[E]: the weights of the same edges, NaN where there is none."""
+    weights = [as_weight(value) for _, _, value in graph.edges(data=column)]
+    return _add_reverses(graph, np.array(weights, np.float64))
+
+
+def _add_reverses(graph: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return values if graph.is_directed() else np.concatenate([values, values])
 
 
 def as_weight(value: Any) -> float:

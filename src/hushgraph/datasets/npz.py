@@ -7,6 +7,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph._text import find_nearest
-from hushgraph.datasets.paths import check_is_file
+from hushgraph.datasets.paths import check_is_file, refuse_damage
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.checks import check_ends, check_integers, check_range, id_type
 from hushgraph.graph.graph import Array, Chunks
@@ -122,32 +123,37 @@ class StoredEdges:
         return partial(self._read, num_nodes)
 
     def _read(self, num_nodes: int) -> Iterator[tuple[Array, Array]]:
-        try:
-            with self.path.open("rb") as file, zipfile.ZipFile(file) as archive:
-                if _version_of(file.fileno()) != self.version:
-                    raise GraphError("the file has changed while it was read; load it again")
-                for first, edges in self._read_parts(archive):
-                    check_ends(edges, num_nodes, first=first)
-                    ids = np.ascontiguousarray(edges, id_type(num_nodes))
-                    yield ids[0], ids[1]
-        except (GraphError, PermissionError):
-            raise
-        except Exception as error:  # zipfile and zlib raise a dozen types on damaged members
-            raise _damage_error(_EDGES, error) from error
+        with _refuse_member(_EDGES):
+            for first, edges in self._read_parts():
+                check_ends(edges, num_nodes, first=first)
+                ids = np.ascontiguousarray(edges, id_type(num_nodes))
+                yield ids[0], ids[1]
 
-    def _read_parts(self, archive: zipfile.ZipFile) -> Iterator[tuple[int, Array]]:
+    def _read_parts(self) -> Iterator[tuple[int, Array]]:
         """Number of the first edge and [2, edges] of every part."""
         # All sources come before all targets: both are read side by side.
-        with archive.open(f"{_EDGES}.npy") as member, archive.open(f"{_EDGES}.npy") as targets:
-            member.seek(self.begin)
-            if not self.is_by_edges:
-                targets.seek(self.begin + self.count * self.dtype.itemsize)
+        behind = self.begin if self.is_by_edges else self.begin + self.count * self.dtype.itemsize
+        with self._open(self.begin) as member, self._open(behind) as targets:
             for first in range(0, self.count, _PART):
                 size = min(_PART, self.count - first)
                 if self.is_by_edges:
                     yield first, self._read_ids(member, 2 * size).reshape(size, 2).T
                 else:
                     yield first, np.stack([self._read_ids(each, size) for each in (member, targets)])
+
+    @contextmanager
+    def _open(self, begin: int) -> Iterator[IO[bytes]]:
+        """The edges in the file, from this byte on.
+
+        Every caller has an archive of its own: in Python 3.12 before 3.12.9 and 3.13 before 3.13.2, skipping
+        a part of a member gives wrong bytes where another member of the same archive is open.
+        """
+        with self.path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            if _version_of(file.fileno()) != self.version:
+                raise GraphError("the file has changed while it was read; load it again")
+            with archive.open(f"{_EDGES}.npy") as member:
+                member.seek(begin)
+                yield member
 
     def _read_ids(self, member: IO[bytes], count: int) -> Array:
         return np.frombuffer(member.read(count * self.dtype.itemsize), self.dtype, count)
@@ -160,19 +166,13 @@ def _version_of(file: int) -> tuple[int, int]:
 
 def _read_archive(path: Path, read: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     check_is_file(path)
-    # A damaged header can make NumPy warn before it fails; the error alone is enough.
-    with warnings.catch_warnings():
+    damaged = "the file is damaged, or of another format"
+    with warnings.catch_warnings(), refuse_damage("not an .npz archive", damaged):
+        # A damaged header can make NumPy warn before it fails; the error alone is enough.
         warnings.simplefilter("ignore")
-        try:
-            # Opened here, because NumPy does not close files that it cannot read.
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                return read(archive)
-        except (GraphError, PermissionError):
-            raise
-        except Exception as error:  # zipfile and NumPy raise a dozen types on damaged files
-            raise GraphError(
-                f"not an .npz archive ({type(error).__name__}); the file is damaged, or of another format"
-            ) from error
+        # Opened here, because NumPy does not close files that it cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return read(archive)
 
 
 def _read_members(archive: Any, *, splits: bool, labels: bool, person: str | None) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def _read_member(archive: Any, key: str) -> Any:
 
     Many edges are left where they are.
     """
-    try:
+    with _refuse_member(key):
         info = archive.zip.getinfo(f"{key}.npy")
         with archive.zip.open(info) as member:
             is_version_1 = np.lib.format.read_magic(member) == (1, 0)
@@ -273,14 +273,10 @@ def _read_member(archive: Any, key: str) -> Any:
                 version=_version_of(archive.zip.fp.fileno()),
             )
         return archive[key]
-    except GraphError:
-        raise
-    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged members
-        raise _damage_error(key, error) from error
 
 
-def _damage_error(key: str, error: Exception) -> GraphError:
-    return GraphError(f"{key} cannot be read ({type(error).__name__}); the file is damaged")
+def _refuse_member(key: str) -> AbstractContextManager[None]:
+    return refuse_damage(f"{key} cannot be read", "the file is damaged")
 
 
 def _build_sets(indptr: Any, indices: Any) -> SparseSets:

@@ -1,7 +1,9 @@
-"""Paths: how they appear in messages, and whether they exist."""
+"""Paths: how they appear in messages, whether they exist, and what is said of a damaged file."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hushgraph.errors import GraphError
@@ -27,3 +29,14 @@ def check_is_file(path: Path) -> None:
         raise GraphError("no such file")
     if not path.is_file():
         raise GraphError("not a file; expected the path of a file")
+
+
+@contextmanager
+def refuse_damage(what: str, advice: str) -> Iterator[None]:
+    """Turn what is raised about a damaged file into one GraphError: readers raise a dozen types for it."""
+    try:
+        yield
+    except (GraphError, PermissionError):
+        raise
+    except Exception as error:
+        raise GraphError(f"{what} ({type(error).__name__}); {advice}") from error

@@ -14,6 +14,7 @@ from scipy import sparse
 from hushgraph.datasets.npz import NO_SPLIT, SPLITS, UNREAD, mask_name, nodes_of_mask
 from hushgraph.datasets.paths import check_is_file
 from hushgraph.errors import GraphError, MissingSplitError
+from hushgraph.graph.checks import check_integers, check_range
 from hushgraph.graph.records import EdgeWeight, Relation
 
 # What PyG puts before the name of a type of edges that it adds as the reverse of another.
@@ -156,17 +157,8 @@ def arrays_from_hetero(
         edges = _check_hetero_edges(data, kind)
         weights = None
         if declared is not None:
-            raw = (
-                np.ones(edges.shape[1])
-                if declared.column is None
-                else np.asarray(_read_weights(data[kind], declared.column)).reshape(-1)
-            )
-            if len(raw) != edges.shape[1]:
-                raise GraphError(
-                    f"{declared.column} of {kind} has {len(raw)} values; expected one for each of "
-                    f"{edges.shape[1]} edges"
-                )
-            weights = declared.apply(raw)
+            raw = None if declared.column is None else _read_weights(data[kind], declared.column)
+            weights = declared.read(raw, edges.shape[1], where=f" of {kind}")
         if source == target:
             relations.append(Relation.between_people(name, edges, num_nodes=num_nodes, weights=weights))
             continue
@@ -199,13 +191,13 @@ def _list_record_types(edge_types: Any, people: str) -> list[tuple[str, str, str
 
 
 def _check_hetero_edges(data: Any, kind: tuple[str, str, str]) -> Any:
-    edges = np.asarray(_to_array("edge_index", data[kind].edge_index))
-    if edges.ndim != 2 or edges.shape[0] != 2 or (edges.size and edges.dtype.kind not in "iu"):
-        raise GraphError(f"edge_index of {kind} has shape {list(edges.shape)}; expected integers [2, E]")
+    name = f"edge_index of {kind}"
+    edges = check_integers(name, _to_array("edge_index", data[kind].edge_index), ndim=2)
+    if edges.shape[0] != 2:
+        raise GraphError(f"{name} has shape {list(edges.shape)}; expected integers [2, E]")
     for row, end in zip(edges, (kind[0], kind[2]), strict=True):
         count = int(data[end].num_nodes)
-        if row.size and not (row.min() >= 0 and row.max() < count):
-            raise GraphError(f"edge_index of {kind} holds {int(row.max())}; {end!r} has {count} nodes")
+        check_range(name, row, 0, count - 1, f"{end!r} has {count} nodes")
     return edges.astype(np.int64)
 
 

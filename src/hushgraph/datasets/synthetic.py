@@ -48,7 +48,18 @@ def synthetic(
         >>> hg.datasets.synthetic(num_nodes=100, num_classes=3, num_features=5).x.shape
         (100, 5)
     """
-    _check(num_nodes, num_classes, num_features, average_degree, homophily, feature_signal, exponent)
+    if min(num_nodes, num_classes, num_features) < 1:
+        raise GraphError(
+            f"num_nodes={num_nodes}, num_classes={num_classes}, num_features={num_features}; expected at "
+            "least 1 each"
+        )
+    if not 0 <= average_degree <= num_nodes:
+        raise GraphError(f"average_degree={average_degree}; expected 0..{num_nodes} (num_nodes)")
+    if not (0 <= homophily <= 1 and 0 <= feature_signal <= 0.7 and exponent > 2):
+        raise GraphError(
+            f"homophily={homophily}, feature_signal={feature_signal}, exponent={exponent}; expected 0..1, "
+            "0..0.7 and above 2"
+        )
     if not 0 <= class_skew <= 10:
         raise GraphError(f"class_skew={class_skew}; expected 0..10")
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -80,29 +91,6 @@ def synthetic(
         symmetrize=not directed,
         directed=directed,
     )
-
-
-def _check(
-    num_nodes: int,
-    num_classes: int,
-    num_features: int,
-    average_degree: float,
-    homophily: float,
-    feature_signal: float,
-    exponent: float,
-) -> None:
-    if min(num_nodes, num_classes, num_features) < 1:
-        raise GraphError(
-            f"num_nodes={num_nodes}, num_classes={num_classes}, num_features={num_features}; expected at "
-            "least 1 each"
-        )
-    if not 0 <= average_degree <= num_nodes:
-        raise GraphError(f"average_degree={average_degree}; expected 0..{num_nodes} (num_nodes)")
-    if not (0 <= homophily <= 1 and 0 <= feature_signal <= 0.7 and exponent > 2):
-        raise GraphError(
-            f"homophily={homophily}, feature_signal={feature_signal}, exponent={exponent}; expected 0..1, "
-            "0..0.7 and above 2"
-        )
 
 
 def _draw_classes(

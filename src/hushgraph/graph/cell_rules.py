@@ -1,12 +1,13 @@
-"""Rules for cells: how numbers, booleans and dates are written, and what was read off rows to say so."""
+"""Rules for columns and cells: what each setting may hold, and what was read off rows to say so."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
 from hushgraph._text import find_nearest
+from hushgraph._validate import as_float
 from hushgraph.errors import InputError
 
 EVERY_COLUMN = "*"
@@ -16,6 +17,10 @@ THOUSANDS = (".", ",", " ", "'", "_", "\u2019", "\u00a0", "\u202f")
 """What may stand between groups of three digits."""
 CYCLES = {"weekday": 7, "month": 12, "day": 31, "hour": 24}
 """Parts of a date that come round again, and after how many."""
+LARGEST_BUCKETS = 1 << 20
+_LARGEST_FLOAT = 3.4e38
+# These lists may be empty.
+_MAY_BE_EMPTY = ("features", "ignore", "missing", "indicators", "percent", "booleans", "looked_up")
 LOOKED_UP: dict[str, tuple[str, ...]] = {
     "classes": ("classes",),
     "id": ("id",),
@@ -48,64 +53,75 @@ def rule_for(rules: Mapping[str, str] | str, name: str) -> str | None:
     return rules.get(name, rules.get(EVERY_COLUMN))
 
 
-def check_marks(name: str, value: Any, allowed: tuple[str, ...]) -> dict[str, str]:
-    """Check a mark such as a decimal comma; return it by column."""
-    example = "a comma" if name == "decimal" else "a point"
-    marks = _by_column(name, value)
-    for column, mark in marks.items():
-        if mark not in allowed:
-            where = name if column == EVERY_COLUMN else f"{name} {column}"
-            raise InputError(
-                f"{where}={mark!r}: expected one of {', '.join(map(repr, allowed))}, such as {example}"
-            )
-    return marks
+def check_texts(name: str, values: Any) -> tuple[str, ...]:
+    """Check a list of distinct names; numbers become text, because cells are compared as text."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InputError(f"{name}={values!r}: expected a list")
+    given = list(values)
+    odd = [each for each in given if isinstance(each, bool) or not isinstance(each, (str, int)) or each == ""]
+    if odd:
+        raise InputError(f"{name} holds {odd[0]!r}; expected names")
+    texts = tuple(str(each) for each in given)
+    if len(set(texts)) < len(texts):
+        repeated = next(each for position, each in enumerate(texts) if each in texts[:position])
+        raise InputError(f"{name} holds {repeated!r} more than once")
+    if not texts and name not in _MAY_BE_EMPTY:
+        raise InputError(f"{name} is empty; expected at least one value")
+    return texts
 
 
-def check_formats(value: Any) -> dict[str, str]:
-    """Check how dates are written; return the formats by column."""
-    formats = _by_column("date_format", value)
-    for column, text in formats.items():
-        if not all(f"%{part}" in text for part in "dm") or not ("%Y" in text or "%y" in text):
-            where = "date_format" if column == EVERY_COLUMN else f"date_format {column}"
-            raise InputError(f"{where}={text!r}: expected day, month and year, as %d.%m.%Y")
-    return formats
+def check_mark(name: str, mark: Any, *, allowed: tuple[str, ...]) -> str:
+    """Check a mark such as a decimal comma."""
+    if mark not in allowed:
+        example = "a comma" if allowed == DECIMALS else "a point"
+        raise InputError(
+            f"{name}={mark!r}: expected one of {', '.join(map(repr, allowed))}, such as {example}"
+        )
+    return str(mark)
 
 
-def check_dates(value: Any) -> dict[str, str]:
-    """Check the days from which dates are counted; return them by column."""
-    if not isinstance(value, Mapping):
-        raise InputError(f"dates={value!r}: expected one entry per column, as opened = 2000-01-01")
-    days = {}
-    for column, given in value.items():
-        try:
-            # TOML has dates of its own.
-            days[column] = (given if isinstance(given, date) else date.fromisoformat(given)).isoformat()[:10]
-        except (TypeError, ValueError):
-            raise InputError(
-                f"date {column}={given!r}: expected the day from which days are counted, as "
-                f"{column}=2000-01-01"
-            ) from None
-    return dict(sorted(days.items()))
+def check_format(name: str, text: Any) -> str:
+    """Check how dates are written."""
+    is_date = isinstance(text, str) and all(f"%{part}" in text for part in "dm")
+    if not is_date or not ("%Y" in text or "%y" in text):
+        raise InputError(f"{name}={text!r}: expected day, month and year, as %d.%m.%Y")
+    return str(text)
 
 
-def check_cycles(value: Any, dates: Iterable[str], check_texts: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """Check the parts of dates that become features; return them by column."""
-    if not isinstance(value, Mapping):
-        raise InputError(f"cycles={value!r}: expected one entry per column")
-    known = list(dates)
-    cycles = {}
-    for column, parts in value.items():
-        if column not in known:
-            raise InputError(
-                f"cycles holds {column!r}, which is no date; declare it, as --date {column}=2000-01-01 "
-                f"(columns.dates){suggest(column, known)}"
-            )
-        cycles[column] = check_texts(f"cycles {column}", parts)
-        for part in cycles[column]:
-            if part not in CYCLES:
-                advice = suggest(part, CYCLES) or f"; expected {', '.join(CYCLES)}"
-                raise InputError(f"cycles {column}={part!r}: no such part of a date{advice}")
-    return dict(sorted(cycles.items()))
+def check_first_day(name: str, given: Any) -> str:
+    """Check the day from which the days of a date are counted."""
+    try:
+        # TOML has dates of its own.
+        return (given if isinstance(given, date) else date.fromisoformat(given)).isoformat()[:10]
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name}={given!r}: expected the day from which days are counted, as 2000-01-01"
+        ) from None
+
+
+def check_cycles(name: str, parts: Any) -> tuple[str, ...]:
+    """Check the parts of a date that become features."""
+    checked = check_texts(name, parts)
+    for part in checked:
+        if part not in CYCLES:
+            advice = suggest(part, CYCLES) or f"; expected {', '.join(CYCLES)}"
+            raise InputError(f"{name}={part!r}: no such part of a date{advice}")
+    return checked
+
+
+def check_buckets(name: str, buckets: Any) -> int:
+    """Check a number of buckets."""
+    if isinstance(buckets, bool) or not isinstance(buckets, int) or not 1 < buckets <= LARGEST_BUCKETS:
+        raise InputError(f"{name}={buckets!r}: expected 2..{LARGEST_BUCKETS} buckets")
+    return buckets
+
+
+def check_constant(name: str, constant: Any) -> float:
+    """Check the constant for an empty number."""
+    number = as_float(constant)
+    if number is None or not abs(number) <= _LARGEST_FLOAT:
+        raise InputError(f"{name}={constant!r}: expected a finite number, such as 0")
+    return number
 
 
 def check_day(name: str, value: Any) -> None:
@@ -120,7 +136,7 @@ def check_day(name: str, value: Any) -> None:
         raise InputError(f"{name}={value!r}: expected a day, as 2024-01-31")
 
 
-def check_looked_up(kinds: tuple[str, ...]) -> None:
+def check_looked_up(kinds: Iterable[str]) -> None:
     """Raise InputError for what is no kind of thing that can be looked up."""
     for kind in kinds:
         if kind not in LOOKED_UP:
@@ -142,14 +158,14 @@ def check_marks_differ(decimal: Mapping[str, str] | str, thousands: Mapping[str,
             )
 
 
-def check_one_rule(rules: Mapping[str, Iterable[str]]) -> None:
-    """Raise InputError if a column has two rules; `rules` maps a rule to its columns."""
+def check_once(roles: Mapping[str, Iterable[str]]) -> None:
+    """Raise InputError if a column has two roles; `roles` maps a role to its columns."""
     given: dict[str, str] = {}
-    for rule, columns in rules.items():
+    for role, columns in roles.items():
         for column in columns:
             if column != EVERY_COLUMN and column in given:
-                raise InputError(f"column {column!r} is given as {given[column]} and as {rule}; give it once")
-            given[column] = rule
+                raise InputError(f"column {column!r} is given as {given[column]} and as {role}; give it once")
+            given[column] = role
 
 
 def merge_looked_up(file: Mapping[str, Any], flags: Mapping[str, Any]) -> list[str]:
@@ -168,13 +184,3 @@ def merge_looked_up(file: Mapping[str, Any], flags: Mapping[str, Any]) -> list[s
         if not any(name in flags for name in names) or not all(map(is_declared, filter(file.get, names))):
             kept.append(kind)
     return [*kept, *(kind for kind in flags.get("looked_up") or () if kind not in kept)]
-
-
-def _by_column(name: str, value: Any) -> dict[str, str]:
-    given = dict(value) if isinstance(value, Mapping) else {EVERY_COLUMN: value}
-    for column, each in given.items():
-        if not isinstance(each, str) or not each:
-            raise InputError(f"{name}={each!r}: expected text, for all columns or by column")
-        if not isinstance(column, str) or not column:
-            raise InputError(f"{name}: expected names of columns, got {column!r}")
-    return given

@@ -5,30 +5,27 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Literal, get_args
 
 from hushgraph._validate import as_float
 from hushgraph.errors import InputError
 from hushgraph.graph import cell_rules
+from hushgraph.graph.cell_rules import EVERY_COLUMN as EVERY_COLUMN
+from hushgraph.graph.cell_rules import check_once, check_texts
 from hushgraph.graph.cell_rules import suggest as suggest
 from hushgraph.graph.records import PLACES, EdgeWeight, count_buckets, read_places
 
-LARGEST_BUCKETS = 1 << 20
 _NAMES = ("id", "split", "person", "source", "target", "delimiter", "separator")
 # Names that may be left out.
 _OPTIONAL = ("split", "person", "delimiter", "separator")
-_CELL_LISTS = ("percent", "booleans", "looked_up")
-_LISTS = ("features", "ignore", "classes", "missing", "indicators", *_CELL_LISTS)
-# These lists may be empty.
-_MAY_BE_EMPTY = ("features", "ignore", "missing", "indicators", *_CELL_LISTS)
-# Rules that are given by column.
-_CELL_MAPS = ("decimal", "thousands", "dates", "date_format", "cycles")
-EVERY_NUMBER = "*"
-"""The key of `fill` for every column of numbers without a constant of its own."""
-_LARGEST_FLOAT = 3.4e38
+_LISTS = (
+    *("features", "ignore", "classes", "missing", "indicators"),
+    *("percent", "booleans", "looked_up"),
+)
 # In the name of a column of labels: whatever stands there.
 _EVERY = "*"
 _SCALE_KEYS = {"centre", "spread", "log"}
@@ -120,8 +117,8 @@ class Columns:
             "hash:N", which hashes every name that is no node into one of N places. A record of a node and a
             place belongs to the node, whichever it names first; a place that is not declared is dropped.
         looked_up: what of these settings was read off rows rather than known: "classes", "id", "ends",
-            "split", "person", "roles", "numbers", "dates", "missing", "task", "records". The guarantee then
-            assumes that it is public.
+            "split", "person", "roles", "numbers", "dates", "missing", "task", "bounds", "rare", "records".
+            The guarantee then assumes that it is public.
 
     Numeric features come first, among them booleans and dates, then categorical, then hashed columns, then
     indicators, then cycles; categorical and hashed columns and cycles are sorted by name.
@@ -183,31 +180,13 @@ class Columns:
         for name in _LISTS:
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, _check_texts(name, value))
+                object.__setattr__(self, name, check_texts(name, value))
         self._check_label()
-        for name in ("categorical", "hashed", "group"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise InputError(f"{name}={getattr(self, name)!r}: expected one entry per column")
-        grouped = {column: _check_texts(f"group {column}", values) for column, values in self.group.items()}
-        if len(grouped) > 1:
-            raise InputError(
-                f"group holds {len(grouped)} columns; expected one: figures are given by one column of groups"
-            )
-        object.__setattr__(self, "group", grouped)
-        listed = {
-            column: _check_texts(f"categorical {column}", values)
-            for column, values in self.categorical.items()
-        }
-        # Sorted by name: a file may list its entries in any order, but the order of features is fixed.
-        object.__setattr__(self, "categorical", dict(sorted(listed.items())))
-        object.__setattr__(self, "hashed", dict(sorted(self.hashed.items())))
-        for column, buckets in self.hashed.items():
-            if (
-                isinstance(buckets, bool)
-                or not isinstance(buckets, int)
-                or not 1 < buckets <= LARGEST_BUCKETS
-            ):
-                raise InputError(f"hashed {column}={buckets!r}: expected 2..{LARGEST_BUCKETS} buckets")
+        for name in _BY_COLUMN:
+            object.__setattr__(self, name, _check_by_column(name, getattr(self, name)))
+        for name in ("group", "relation"):
+            if len(getattr(self, name)) > 1:
+                raise InputError(f"{name} holds {len(getattr(self, name))} columns; expected one")
         if self.delimiter is not None:
             known = {"\\t": "\t", "tab": "\t"}
             object.__setattr__(self, "delimiter", known.get(self.delimiter, self.delimiter))
@@ -218,8 +197,6 @@ class Columns:
                 known_values = ", ".join(map(repr, get_args(allowed)))
                 near = suggest(str(getattr(self, name)), get_args(allowed))
                 raise InputError(f"{name}={getattr(self, name)!r}: expected one of {known_values}{near}")
-        object.__setattr__(self, "fill", _check_fill(self.fill))
-        object.__setattr__(self, "scale", _check_scales(self.scale))
         self._check_clean_up()
         self._check_cell_rules()
         self._check_records()
@@ -271,8 +248,8 @@ class Columns:
             # Declared as numbers of another kind: to name them twice would say nothing more.
             features = (*features, *(each for each in (*self.booleans, *self.dates) if each not in features))
         constants = self.constants
-        if EVERY_NUMBER in constants:
-            usual = constants.pop(EVERY_NUMBER)
+        if EVERY_COLUMN in constants:
+            usual = constants.pop(EVERY_COLUMN)
             constants |= {name: usual for name in features if name not in constants}
         label = labels[0] if labels == (self.label,) else labels
         fill = dict(sorted(constants.items()))
@@ -296,7 +273,7 @@ class Columns:
             return
         if not isinstance(self.label, (list, tuple)):
             raise InputError(f"label={self.label!r}: expected the name of a column, or a list of names")
-        columns = _check_texts("label", self.label)
+        columns = check_texts("label", self.label)
         object.__setattr__(self, "label", columns)
         if self.separator is not None:
             raise InputError(
@@ -327,7 +304,7 @@ class Columns:
     @property
     def constants(self) -> dict[str, float]:
         """`fill` as a dictionary."""
-        return dict(self.fill) if isinstance(self.fill, Mapping) else {EVERY_NUMBER: self.fill}
+        return dict(self.fill) if isinstance(self.fill, Mapping) else {EVERY_COLUMN: self.fill}
 
     @property
     def unscaled(self) -> tuple[str, ...]:
@@ -341,7 +318,7 @@ class Columns:
             rules.append(f"These texts count as an empty cell: {', '.join(map(repr, self.missing))}.")
         for constant in sorted(set(self.constants.values())):
             names = [repr(name) for name, each in self.constants.items() if each == constant]
-            listed = "every numeric column" if names == [repr(EVERY_NUMBER)] else ", ".join(names)
+            listed = "every numeric column" if names == [repr(EVERY_COLUMN)] else ", ".join(names)
             rules.append(f"An empty number is filled with {constant:g} in {listed}.")
         if self.indicators:
             names = [repr(name) for name in self.indicators]
@@ -393,22 +370,16 @@ class Columns:
         return 2 * sum(map(len, self.cycles.values()))
 
     def _check_cell_rules(self) -> None:
-        """Check the rules for cells and bring them into one form."""
-        put = object.__setattr__
-        put(self, "decimal", cell_rules.check_marks("decimal", self.decimal, cell_rules.DECIMALS))
-        put(self, "thousands", cell_rules.check_marks("thousands", self.thousands, cell_rules.THOUSANDS))
-        put(self, "dates", cell_rules.check_dates(self.dates))
-        put(self, "date_format", cell_rules.check_formats(self.date_format))
-        put(self, "cycles", cell_rules.check_cycles(self.cycles, self.dates, _check_texts))
-        cell_rules.check_looked_up(tuple(self.looked_up))
+        """Check what rules for cells say together."""
+        cell_rules.check_looked_up(self.looked_up)
         cell_rules.check_marks_differ(self.decimal, self.thousands)
-        cell_rules.check_one_rule({"percent": self.percent, "boolean": self.booleans, "date": self.dates})
-        for column in self.date_format:
-            if column != EVERY_NUMBER and column not in self.dates:
-                raise InputError(
-                    f"date_format holds {column!r}, which is no date; declare it, as --date "
-                    f"{column}=2000-01-01 (columns.dates){suggest(column, self.dates)}"
-                )
+        for name in ("cycles", "date_format"):
+            for column in getattr(self, name):
+                if column != EVERY_COLUMN and column not in self.dates:
+                    raise InputError(
+                        f"{name} holds {column!r}, which is no date; declare it, as --date "
+                        f"{column}=2000-01-01 (columns.dates){suggest(column, self.dates)}"
+                    )
 
     def _describe_cell_rules(self) -> list[str]:
         rules = []
@@ -485,12 +456,6 @@ class Columns:
                 )
         if self.since is not None and self.until is not None and self.since > self.until:
             raise InputError(f"since={self.since} is after until={self.until}; give them in order")
-        if not isinstance(self.relation, Mapping) or len(self.relation) > 1:
-            raise InputError(f"relation={self.relation!r}: expected one column and its declared values")
-        relation = {
-            column: _check_texts(f"relation {column}", each) for column, each in self.relation.items()
-        }
-        put(self, "relation", relation)
         if PLACES in self.relation_names and self.places is not None:
             raise InputError(f"relation holds {PLACES!r}, which is what records of places are called")
         if self.places is not None:
@@ -498,7 +463,7 @@ class Columns:
 
     def _check_clean_up(self) -> None:
         """Raise InputError if an indicator has no constant, or if a text is both missing and a value."""
-        without = [name for name in self.indicators if not {name, EVERY_NUMBER} & self.constants.keys()]
+        without = [name for name in self.indicators if not {name, EVERY_COLUMN} & self.constants.keys()]
         if without:
             raise InputError(
                 f"indicators holds {without[0]!r}, which has no constant; give one, as --fill {without[0]}=0 "
@@ -515,24 +480,14 @@ class Columns:
 
     def _check_roles(self) -> None:
         """Raise InputError if a column of the node table has two roles."""
-        roles: dict[str, str] = {}
-        named = {"id": [self.id], "label": self.label_columns, "split": [self.split] if self.split else []}
-        named["person"] = [self.person] if self.person else []
-        lists = {"features": self.features or (), "ignore": self.ignore}
-        dates = dict.fromkeys(self.dates, "date") | dict.fromkeys(self.booleans, "boolean")
-        for role, columns in (
-            named | lists | {"categorical": self.categorical, "hashed": self.hashed}
-        ).items():
-            for column in columns:
-                if column in roles:
-                    raise InputError(
-                        f"column {column!r} is given as {roles[column]} and as {role}; give it once"
-                    )
-                if role != "features" and column in dates:
-                    raise InputError(
-                        f"column {column!r} is given as {role} and as {dates[column]}; give it once"
-                    )
-                roles[column] = role
+        optional = {"split": self.split, "person": self.person}
+        roles: dict[str, Iterable[str]] = {"id": [self.id], "label": self.label_columns}
+        roles |= {role: [name] for role, name in optional.items() if name is not None}
+        roles |= {"ignore": self.ignore, "categorical": self.categorical, "hashed": self.hashed}
+        kinds: dict[str, Iterable[str]] = {"boolean": self.booleans, "date": self.dates}
+        check_once({"features": self.features or (), **roles})
+        check_once({"percent": self.percent, **kinds})
+        check_once(roles | kinds)
 
 
 def looks_like_split(name: str) -> bool:
@@ -545,8 +500,8 @@ def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
     """Merge the values of a file with those of flags; a column named by a flag loses its role in the file."""
     merged = {**file, **flags}
     if "fill" in file and "fill" in flags:
-        merged["fill"] = {**_check_fill(file["fill"]), **_check_fill(flags["fill"])}
-    for name in ("categorical", "hashed", "scale", *_CELL_MAPS):
+        merged["fill"] = {**_check_by_column("fill", file["fill"]), **_check_by_column("fill", flags["fill"])}
+    for name in ("categorical", "hashed", "scale", "decimal", "thousands", "dates", "date_format", "cycles"):
         if isinstance(file.get(name), Mapping) and isinstance(flags.get(name, {}), Mapping):
             merged[name] = {**file[name], **flags.get(name, {})}
     if "looked_up" in file:
@@ -573,52 +528,36 @@ def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
 
 
 def _list_columns(names: Iterable[str]) -> str:
-    return ", ".join("every column of numbers" if name == EVERY_NUMBER else repr(name) for name in names)
+    return ", ".join("every column of numbers" if name == EVERY_COLUMN else repr(name) for name in names)
 
 
 def _columns_in(value: Any) -> set[str]:
     return {each for each in value if isinstance(each, str)} if value else set()
 
 
-def _check_texts(name: str, values: Any) -> tuple[str, ...]:
-    """Check a list of distinct names; numbers become text, because cells are compared as text."""
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-        raise InputError(f"{name}={values!r}: expected a list")
-    given = list(values)
-    odd = [each for each in given if isinstance(each, bool) or not isinstance(each, (str, int)) or each == ""]
-    if odd:
-        raise InputError(f"{name} holds {odd[0]!r}; expected names")
-    texts = tuple(str(each) for each in given)
-    if len(set(texts)) < len(texts):
-        repeated = next(each for position, each in enumerate(texts) if each in texts[:position])
-        raise InputError(f"{name} holds {repeated!r} more than once")
-    if not texts and name not in _MAY_BE_EMPTY:
-        raise InputError(f"{name} is empty; expected at least one value")
-    return texts
+def _check_by_column(name: str, value: Any) -> dict[str, Any]:
+    """Check a setting that is given by column.
+
+    It is sorted by name: a file may list columns in any order, but the order of features is fixed.
+    """
+    given = value
+    if not isinstance(value, Mapping):
+        if name not in _FOR_ALL:
+            raise InputError(f"{name}={value!r}: expected one entry per column")
+        given = {EVERY_COLUMN: value}
+    wrong = [column for column in given if not isinstance(column, str) or not column]
+    if wrong:
+        raise InputError(f"{name}: expected names of columns, got {wrong[0]!r}")
+    check = _BY_COLUMN[name]
+    return {
+        column: check(name if column == EVERY_COLUMN else f"{name} {column}", each)
+        for column, each in sorted(given.items())
+    }
 
 
-def _check_fill(value: Any) -> dict[str, float]:
-    """Check the constants for empty numbers; return them by column."""
-    given = dict(value) if isinstance(value, Mapping) else {EVERY_NUMBER: value}
-    for column, constant in given.items():
-        number = as_float(constant)
-        if number is None or not math.isfinite(number) or abs(number) > _LARGEST_FLOAT:
-            name = "fill" if column == EVERY_NUMBER else f"fill {column}"
-            raise InputError(f"{name}={constant!r}: expected a finite number, such as 0")
-        given[column] = number
-    return given
-
-
-def _check_scales(values: Any) -> dict[str, Scale]:
-    """Check the declared constants of scaling; return them by column."""
-    if not isinstance(values, Mapping):
-        raise InputError(f"scale={values!r}: expected one entry per column")
-    return {column: _check_scale(column, value) for column, value in sorted(values.items())}
-
-
-def _check_scale(column: str, value: Any) -> Scale:
+def _check_scale(name: str, value: Any) -> Scale:
     given = asdict(value) if isinstance(value, Scale) else value
-    expected = f"scale {column}={value!r}: expected a centre, a spread above 0 and perhaps log"
+    expected = f"{name}={value!r}: expected a centre, a spread above 0 and perhaps log"
     if not isinstance(given, Mapping) or {"centre", "spread"} - given.keys() or given.keys() - _SCALE_KEYS:
         raise InputError(f"{expected}, as {{centre = 40, spread = 15}}")
     centre, spread, log = as_float(given["centre"]), as_float(given["spread"]), given.get("log", False)
@@ -626,3 +565,21 @@ def _check_scale(column: str, value: Any) -> Scale:
     if len(numbers) < 2 or numbers[1] <= 0 or not isinstance(log, bool):
         raise InputError(expected)
     return Scale(centre=numbers[0], spread=numbers[1], log=log)
+
+
+# What is given by column, and how the value of one column is checked.
+_BY_COLUMN: dict[str, Callable[[str, Any], Any]] = {
+    "categorical": check_texts,
+    "hashed": cell_rules.check_buckets,
+    "group": check_texts,
+    "relation": check_texts,
+    "fill": cell_rules.check_constant,
+    "scale": _check_scale,
+    "decimal": partial(cell_rules.check_mark, allowed=cell_rules.DECIMALS),
+    "thousands": partial(cell_rules.check_mark, allowed=cell_rules.THOUSANDS),
+    "dates": cell_rules.check_first_day,
+    "date_format": cell_rules.check_format,
+    "cycles": cell_rules.check_cycles,
+}
+# Of these, what may be given for every column at once.
+_FOR_ALL = ("fill", "decimal", "thousands", "date_format")

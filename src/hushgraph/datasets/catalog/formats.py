@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph.datasets.catalog.official import Source
+from hushgraph.datasets.paths import refuse_damage
 from hushgraph.datasets.pyg import arrays_from_pyg
 from hushgraph.errors import GraphError
 
@@ -32,8 +33,8 @@ def read_ogb(source: Source, root: Path) -> dict[str, Any]:
     return arrays
 
 
-def read_with_pyg(dataset: str, source: Source, root: Path) -> dict[str, Any]:
-    """Read a dataset with the class `dataset` of PyG, whose raw files are in the folder of `source`.
+def read_with_pyg(source: Source, root: Path) -> dict[str, Any]:
+    """Read a dataset with its class of PyG, from the raw files in its folder; it may have no split.
 
     Guarantees:
         Planetoid's files are pickles, which PyG unpickles without restrictions. Their SHA-256 is checked
@@ -46,10 +47,10 @@ def read_with_pyg(dataset: str, source: Source, root: Path) -> dict[str, Any]:
             f"{source.folder}: torch-geometric reads these files and is not installed; "
             "pip install 'hushgraph[pyg]'"
         ) from None
-    is_collection = not dataset.startswith("Reddit")
+    is_collection = not source.reader.startswith("Reddit")
     arguments = (str(root), source.folder) if is_collection else (str(root / source.folder),)
     try:
-        data = getattr(datasets, dataset)(*arguments)[0]
+        data = getattr(datasets, source.reader)(*arguments)[0]
     except Exception as error:  # pickle, zipfile, NumPy and PyG raise a dozen types on damaged files
         raise GraphError(
             f"{root / source.folder}: PyG cannot read it ({type(error).__name__}: {error}); delete the "
@@ -64,16 +65,11 @@ def read_with_pyg(dataset: str, source: Source, root: Path) -> dict[str, Any]:
 
 def read_table(path: Path, dtype: Any, *, columns: int | None = None) -> npt.NDArray[Any]:
     """Read comma-separated numbers, compressed or not, as an array [rows, columns]."""
-    try:
-        with warnings.catch_warnings():
-            # NumPy warns about an empty file, which is an error below.
-            warnings.simplefilter("ignore")
-            table = np.loadtxt(path, delimiter=",", dtype=dtype, ndmin=2, comments=None)
-    except Exception as error:  # gzip, zlib and NumPy raise a dozen types on damaged files
-        raise GraphError(
-            f"{path} cannot be read ({type(error).__name__}); expected comma-separated numbers; delete it to "
-            "download it again"
-        ) from error
+    expected = "expected comma-separated numbers; delete it to download it again"
+    with warnings.catch_warnings(), refuse_damage(f"{path} cannot be read", expected):
+        # NumPy warns about an empty file, which is an error below.
+        warnings.simplefilter("ignore")
+        table = np.loadtxt(path, delimiter=",", dtype=dtype, ndmin=2, comments=None)
     if table.size == 0 or (columns is not None and table.shape[1] != columns):
         expected = "at least one row" if columns is None else f"rows of {columns}"
         raise GraphError(

@@ -67,6 +67,7 @@ class Source:
     """Where the files of a dataset come from.
 
     Attributes:
+        reader: the class of PyG that reads the files; "ogb" for those of the Open Graph Benchmark.
         folder: the name of its folder in the data root. `ogb` and PyG use the same, so their files are found.
         downloads: the address of every file, by its path in the folder.
         size: the approximate number of bytes to download.
@@ -75,6 +76,7 @@ class Source:
         contents: the files that are read from an archive; empty if the downloads are read themselves.
     """
 
+    reader: str
     folder: str
     downloads: Mapping[str, str]
     size: int
@@ -134,6 +136,7 @@ def _ogb(name: str, size: int, licence: str, *tables: str, split: str) -> Source
     """The archive of an OGB dataset: edges, features and labels, then the three parts of the split."""
     parts = (f"{split}/{part}.csv.gz" for part in ("train", "valid", "test"))
     return Source(
+        reader="ogb",
         folder=f"ogbn_{name}",
         downloads={f"{name}.zip": f"{_OGB}/{name}.zip"},
         size=size,
@@ -144,14 +147,12 @@ def _ogb(name: str, size: int, licence: str, *tables: str, split: str) -> Source
 
 
 def _planetoid(name: str, folder: str, size: int) -> Source:
-    files = [f"ind.{name}.{part}" for part in _PLANETOID_PARTS]
-    return Source(
-        folder=folder, downloads={f"raw/{file}": f"{_PLANETOID}/{file}" for file in files}, size=size
-    )
+    downloads = {f"raw/ind.{name}.{part}": f"{_PLANETOID}/ind.{name}.{part}" for part in _PLANETOID_PARTS}
+    return Source(reader="Planetoid", folder=folder, downloads=downloads, size=size)
 
 
-def _shchur(folder: str, file: str, size: int) -> Source:
-    return Source(folder=folder, downloads={f"raw/{file}": f"{_SHCHUR}/{file}"}, size=size)
+def _shchur(reader: str, folder: str, file: str, size: int) -> Source:
+    return Source(reader=reader, folder=folder, downloads={f"raw/{file}": f"{_SHCHUR}/{file}"}, size=size)
 
 
 _TABLES = ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz")
@@ -171,6 +172,7 @@ SOURCES = {
     ),
     # The files of GraphSAINT, as PyG's Reddit2 names them.
     "reddit": Source(
+        reader="Reddit2",
         folder="reddit",
         downloads={
             "raw/adj_full.npz": f"{_DRIVE}1sncK996BM5lpuDf75lDFqCiDZyErc1c2",
@@ -182,6 +184,7 @@ SOURCES = {
         licence="not stated",
     ),
     "reddit-full": Source(
+        reader="Reddit",
         folder="reddit_full",
         downloads={"raw/reddit.zip": "https://data.dgl.ai/dataset/reddit.zip"},
         size=1_398 * _MB,
@@ -191,10 +194,10 @@ SOURCES = {
     "cora": _planetoid("cora", "Cora", 1 * _MB),
     "citeseer": _planetoid("citeseer", "CiteSeer", 2 * _MB),
     "pubmed": _planetoid("pubmed", "PubMed", 13 * _MB),
-    "coauthor-cs": _shchur("CS", "ms_academic_cs.npz", 13 * _MB),
-    "coauthor-physics": _shchur("Physics", "ms_academic_phy.npz", 16 * _MB),
-    "amazon-computers": _shchur("Computers", "amazon_electronics_computers.npz", 32 * _MB),
-    "amazon-photo": _shchur("Photo", "amazon_electronics_photo.npz", 17 * _MB),
+    "coauthor-cs": _shchur("Coauthor", "CS", "ms_academic_cs.npz", 13 * _MB),
+    "coauthor-physics": _shchur("Coauthor", "Physics", "ms_academic_phy.npz", 16 * _MB),
+    "amazon-computers": _shchur("Amazon", "Computers", "amazon_electronics_computers.npz", 32 * _MB),
+    "amazon-photo": _shchur("Amazon", "Photo", "amazon_electronics_photo.npz", 17 * _MB),
 }
 
 _REDDIT_SPLIT = (153_932, 23_699, 55_334)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,15 +32,12 @@ class Entry:
     Attributes:
         description: one line.
         generate: generates the graph.
-        read: returns the arguments of `Graph.from_arrays` from the source and the data root, possibly without
-            a split.
         base: the dataset that this one is derived from.
         derive: derives the graph from that of `base` and its folder.
     """
 
     description: str
     generate: Callable[[], Graph] | None = None
-    read: Callable[[Source, Path], dict[str, Any]] | None = None
     base: str | None = None
     derive: Callable[[Graph, Path], Graph] | None = None
 
@@ -71,35 +66,25 @@ def _clustered(graph: Graph, folder: Path) -> Graph:
 _CITATIONS = "papers and citations, by subject; public split"
 _GOODS = "goods bought together, by category; random split"
 _AUTHORS = "authors who wrote together, by field; random split"
-# The classes of PyG that read the files of a dataset.
-_READ_PLANETOID = partial(read_with_pyg, "Planetoid")
-_READ_COAUTHOR = partial(read_with_pyg, "Coauthor")
-_READ_AMAZON = partial(read_with_pyg, "Amazon")
 _ENTRIES = {
     "demo": Entry(
         description="generated: 20,000 nodes, 8 planted classes, power-law degrees, weak features",
         generate=synthetic,
     ),
-    "ogbn-arxiv": Entry(
-        description="computer science papers and citations, by subject; split by time", read=read_ogb
-    ),
-    "ogbn-mag": Entry(description="papers and citations, by venue; split by time", read=read_ogb),
-    "ogbn-products": Entry(description="goods bought together, by category; split by sales", read=read_ogb),
-    "cora": Entry(description=_CITATIONS, read=_READ_PLANETOID),
-    "citeseer": Entry(description=_CITATIONS, read=_READ_PLANETOID),
-    "pubmed": Entry(description=_CITATIONS, read=_READ_PLANETOID),
-    "amazon-computers": Entry(description=_GOODS, read=_READ_AMAZON),
-    "amazon-photo": Entry(description=_GOODS, read=_READ_AMAZON),
-    "coauthor-cs": Entry(description=_AUTHORS, read=_READ_COAUTHOR),
-    "coauthor-physics": Entry(description=_AUTHORS, read=_READ_COAUTHOR),
+    "ogbn-arxiv": Entry(description="computer science papers and citations, by subject; split by time"),
+    "ogbn-mag": Entry(description="papers and citations, by venue; split by time"),
+    "ogbn-products": Entry(description="goods bought together, by category; split by sales"),
+    "cora": Entry(description=_CITATIONS),
+    "citeseer": Entry(description=_CITATIONS),
+    "pubmed": Entry(description=_CITATIONS),
+    "amazon-computers": Entry(description=_GOODS),
+    "amazon-photo": Entry(description=_GOODS),
+    "coauthor-cs": Entry(description=_AUTHORS),
+    "coauthor-physics": Entry(description=_AUTHORS),
     "reddit": Entry(
-        description="posts with common commenters, by community; split by time; the edges of GraphSAGE",
-        read=partial(read_with_pyg, "Reddit2"),
+        description="posts with common commenters, by community; split by time; the edges of GraphSAGE"
     ),
-    "reddit-full": Entry(
-        description="reddit with five times as many edges, the version of DGL and PyG",
-        read=partial(read_with_pyg, "Reddit"),
-    ),
+    "reddit-full": Entry(description="reddit with five times as many edges, the version of DGL and PyG"),
     "ogbn-arxiv-clustered": Entry(
         description="ogbn-arxiv split along communities, without edges between splits",
         base="ogbn-arxiv",
@@ -247,10 +232,9 @@ def _load_npz_file(name: str, folder: Path) -> Graph | None:
 
 
 def _load_official(name: str, folder: Path) -> Graph:
-    read = _ENTRIES[name].read
-    if fetch_files(name, folder) is None or read is None:  # pragma: no cover
-        raise GraphError(f"{name} has no files")
-    arrays = read(SOURCES[name], folder)
+    fetch_files(name, folder)
+    source = SOURCES[name]
+    arrays = read_ogb(source, folder) if source.reader == "ogb" else read_with_pyg(source, folder)
     if "train_idx" not in arrays:
         parts = random_split(arrays["x"].shape[0], parse_fractions(DEFAULT_SPLIT))
         arrays |= dict(zip(("train_idx", "val_idx", "test_idx"), parts, strict=True))

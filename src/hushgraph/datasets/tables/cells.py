@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from typing import Any
 
 from hushgraph.graph.cell_rules import CYCLES, EVERY_COLUMN, rule_for
@@ -66,7 +67,7 @@ def number_sql(
 def boolean_sql(cell: str) -> str:
     """Return SQL that maps true and yes to 1 and false and no to 0, in any case."""
     word = f"lower(trim(CAST({cell} AS VARCHAR)))"
-    yes, no = (", ".join(map(quote, words)) for words in (TRUE_WORDS, FALSE_WORDS))
+    yes, no = list_sql(TRUE_WORDS), list_sql(FALSE_WORDS)
     return f"(CASE WHEN {word} IN ({yes}) THEN 1.0 WHEN {word} IN ({no}) THEN 0.0 END)"
 
 
@@ -134,3 +135,8 @@ def name_remedy(text: str, name: str) -> str | None:
 def quote(text: Any) -> str:
     """Return a text as a string of SQL."""
     return "'" + str(text).replace("'", "''") + "'"
+
+
+def list_sql(texts: Iterable[str]) -> str:
+    """Return texts as strings of SQL between commas."""
+    return ", ".join(map(quote, texts))

@@ -15,11 +15,8 @@ from hushgraph.datasets.tables.records import (
     Records,
     apply_weights,
     create_places,
-    decay_sql,
-    in_time_sql,
+    list_cells,
     place_sql,
-    relation_sql,
-    weight_sql,
 )
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
@@ -235,12 +232,7 @@ class EdgeTable:
         joins = "LEFT JOIN nodes AS s ON e.u = s.id LEFT JOIN nodes AS t ON e.w = t.id"
         more, shown = "", ""
         if is_full:
-            cells = {
-                "in_time": in_time_sql(table, self.columns),
-                "decay": decay_sql(table, self.columns),
-                "weight": weight_sql(table, self.columns),
-                "relation": relation_sql(table, self.columns),
-            }
+            cells = list_cells(table, self.columns)
             more = "".join(f", {sql} AS {name}" for name, sql in cells.items())
             more += "".join(
                 f", {table.id_sql(name, like='VARCHAR')} AS {end}"

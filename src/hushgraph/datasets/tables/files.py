@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
+
 from hushgraph._stores import fetch_files, find_address
 from hushgraph._text import is_elsewhere
 from hushgraph.datasets.paths import check_is_file, format_path, path_exists
@@ -42,6 +44,8 @@ class TableFiles:
         relations: the files of edges by the relation that their records are of, where a TOML file names
             relations; `edges` are then the files of all.
         origins: of folders that Spark wrote.
+        also_new: of a part of new rows: identifiers of new rows that are in other parts; None where these are
+            whole tables.
     """
 
     nodes: tuple[Path, ...]
@@ -52,6 +56,7 @@ class TableFiles:
     given: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     relations: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     origins: Mapping[Path, Origin] = field(default_factory=dict)
+    also_new: npt.NDArray[Any] | None = None
 
     def columns_with(self, given: Columns | Mapping[str, Any] | None) -> Columns:
         """Return the given columns; a mapping of some of them takes precedence over the TOML file."""
@@ -68,7 +73,7 @@ def is_tables(data: Any) -> bool:
     if isinstance(data, (tuple, list)):
         return len(data) == 2 and all(_is_table(each) for each in data)
     if not isinstance(data, (str, os.PathLike)):
-        return False
+        return isinstance(data, TableFiles)
     path = Path(data)
     if is_elsewhere(str(data)):
         return True
@@ -86,6 +91,8 @@ def _is_table(given: Any) -> bool:
 
 def name_tables(data: Any) -> str:
     """Return what messages call these tables: the path of the nodes, or their DataFrame."""
+    if isinstance(data, TableFiles):
+        return data.origins[data.nodes[0]].name
     nodes = data[0] if isinstance(data, (tuple, list)) else data
     is_data = is_frame(nodes) or is_spark_frame(nodes)
     return _TITLES["nodes"] if is_data else format_path(_as_paths(nodes)[0])
@@ -102,13 +109,15 @@ def find_tables(
     """Find the tables that `data` names: a folder, a TOML file, or a pair of files or DataFrames.
 
     Args:
-        data: what `is_tables` accepts.
+        data: what `is_tables` accepts; files that are found already stay as they are.
         connection: a DuckDB connection.
         folder: the temporary folder for DataFrames, for what Spark writes, and for copies of tables in object
             stores; those are not copied without a connection.
         columns, needs_split: as `fetch_tables` takes them, where Spark reads tables.
     """
-    files = _find(data, connection, folder)
+    if isinstance(data, TableFiles):
+        return data
+    files = find_sources(data, connection, folder)
     if is_reading():
         return fetch_tables(files, columns, folder, needs_split=needs_split)
     others: list[Any] = [each for each in (*files.nodes, *files.edges) if not isinstance(each, Path)]
@@ -135,57 +144,43 @@ def _copy_from_stores(files: TableFiles, folder: Path) -> TableFiles:
     return replace(files, nodes=find_copies(files.nodes), edges=find_copies(files.edges), relations=relations)
 
 
-def _find(data: Any, connection: Any, folder: Path) -> TableFiles:
-    if isinstance(data, (tuple, list)):
-        return _find_pair(data, connection, folder)
-    [path] = _as_paths(data)
-    if isinstance(path, Path) and path.is_dir():
-        mapping = path / MAPPING
-        return _from_toml(mapping) if mapping.exists() else _in_folder(path, {}, None)
-    if isinstance(path, Path) and path.suffix == ".toml":
-        return _from_toml(path)
-    _find_files(path, "nodes")
-    raise GraphError(
-        f"{format_path(path)}: one table; expected nodes and edges; give the edges with --edges, or the "
-        "folder of both"
-    )
+def find_sources(data: Any, connection: Any, folder: Path) -> TableFiles:
+    """As `find_tables`, before anything is copied: paths, addresses and what Spark alone reads.
+
+    Of a pair, the first may be a folder or a TOML file too.
+    """
+    is_pair = isinstance(data, (tuple, list))
+    named: dict[str, tuple[Any, ...]] = {}
+    titles = {}
+    for role, given in zip(_TITLES, data if is_pair else (data,), strict=False):
+        if not is_frame(given):
+            named[role] = _as_paths(given)
+            continue
+        titles[role] = _TITLES[role]
+        named[role] = (folder / f"{role}.parquet",)
+        write_frame(connection, given, named[role][0], titles[role])
+    base = named["nodes"][0]
+    if isinstance(base, Path) and len(named["nodes"]) == 1:
+        is_folder = path_exists(base) and base.is_dir()
+        mapping = base / MAPPING if is_folder else base
+        if mapping.suffix == ".toml" and (not is_folder or mapping.exists()):
+            return replace(_from_toml(mapping, named.get("edges")), titles=titles)
+        if is_folder and (not is_pair or _find_stem(base, "nodes")):
+            del named["nodes"]
+            return replace(_in_folder(base, named), titles=titles)
+    if not is_pair:
+        _find_files(base, "nodes")
+        raise GraphError(
+            f"{format_path(base)}: one table; expected nodes and edges; give the edges with --edges, or the "
+            "folder of both"
+        )
+    return replace(_in_folder(Path(), named), titles=titles)
 
 
 def _as_paths(given: Any) -> tuple[Any, ...]:
     """Paths; what Spark alone reads stays as it is."""
     listed = given if isinstance(given, (tuple, list)) else (given,)
     return tuple(each if is_spark_frame(each) or is_elsewhere(str(each)) else Path(each) for each in listed)
-
-
-def _find_pair(data: Any, connection: Any, folder: Path) -> TableFiles:
-    """Return a pair of tables. The nodes may be a folder or TOML file, whose edges are then replaced."""
-    files: dict[str, tuple[Path, ...]] = {}
-    names: dict[str, tuple[Path, ...]] = {}
-    titles = {}
-    for role, given in zip(_TITLES, data, strict=True):
-        if is_frame(given):
-            path = folder / f"{role}.parquet"
-            write_frame(connection, given, path, _TITLES[role])
-            titles[role] = _TITLES[role]
-            files[role] = names[role] = (path,)
-            continue
-        names[role] = _as_paths(given)
-        if role == "edges":
-            files[role] = _find_all(names[role], role)
-    first = names["nodes"][0]
-    if "nodes" not in files and len(names["nodes"]) == 1 and isinstance(first, Path):
-        if first.suffix == ".toml":
-            return _from_toml(first, names["edges"])
-        if path_exists(first) and first.is_dir():
-            mapping = first / MAPPING
-            if mapping.exists():
-                return _from_toml(mapping, names["edges"])
-            table = _find_stem(first, "nodes")
-            if table:
-                files["nodes"] = names["nodes"] = (table,)
-    if "nodes" not in files:
-        files["nodes"] = _find_all(names["nodes"], "nodes")
-    return TableFiles(nodes=files["nodes"], edges=files["edges"], columns={}, titles=titles, given=names)
 
 
 def _find_all(paths: tuple[Path, ...], role: str) -> tuple[Path, ...]:
@@ -236,10 +231,11 @@ def _near(path: Path) -> str:
     except (GraphError, ValueError):
         return ""
     near = suggest(path.name, tables, cutoff=0.6)
-    if near or not tables:
-        return near
-    more = ", ..." if len(tables) > _NAMED else ""
-    return f"; the folder has {', '.join(map(repr, tables[:_NAMED]))}{more}"
+    return near if near or not tables else f"; the folder has {_name_some(tables)}"
+
+
+def _name_some(tables: list[str]) -> str:
+    return ", ".join(map(repr, tables[:_NAMED])) + (", ..." if len(tables) > _NAMED else "")
 
 
 def _from_toml(path: Path, edges: tuple[Path, ...] | None = None) -> TableFiles:
@@ -274,13 +270,10 @@ def _from_toml(path: Path, edges: tuple[Path, ...] | None = None) -> TableFiles:
             named[key] = _name_files(path, key, value)
     if edges is not None:
         named["edges"] = edges
-    inside = _in_folder(path.parent, named, path)
-    return TableFiles(
-        nodes=inside.nodes,
-        edges=inside.edges,
+    return replace(
+        _in_folder(path.parent, named),
         columns=columns,
         mapping=path,
-        given=inside.given,
         relations={name: _find_all(files, "edges") for name, files in relations.items()},
     )
 
@@ -307,19 +300,14 @@ def _read_place_file(path: Path, columns: dict[str, Any]) -> dict[str, Any]:
         raise GraphError(f"{format_path(path)}: {error}") from None
 
 
-def _in_folder(folder: Path, named: Mapping[str, tuple[Path, ...]], mapping: Path | None) -> TableFiles:
+def _in_folder(folder: Path, named: Mapping[str, tuple[Path, ...]]) -> TableFiles:
     """Return the named files; a table without a name is nodes.* or edges.* in the folder."""
     given = {
         role: named[role] if role in named else (_find_stem(folder, role, is_needed=True),)
         for role in ("nodes", "edges")
     }
-    return TableFiles(
-        nodes=_find_all(given["nodes"], "nodes"),
-        edges=_find_all(given["edges"], "edges"),
-        columns={},
-        mapping=mapping,
-        given=given,
-    )
+    files = {role: _find_all(paths, role) for role, paths in given.items()}
+    return TableFiles(nodes=files["nodes"], edges=files["edges"], columns={}, given=given)
 
 
 def _find_stem(folder: Path, stem: str, *, is_needed: bool = False) -> Any:
@@ -337,11 +325,7 @@ def _find_stem(folder: Path, stem: str, *, is_needed: bool = False) -> Any:
     tables = [path.name for path in _list_tables(folder)]
     holds = ""
     if tables:
-        more = ", ..." if len(tables) > _NAMED else ""
-        holds = (
-            f"; it has {', '.join(map(repr, tables[:_NAMED]))}{more}: give the table of nodes as DATA, and "
-            "the edges with --edges"
-        )
+        holds = f"; it has {_name_some(tables)}: give the table of nodes as DATA, and the edges with --edges"
     raise GraphError(
         f"{format_path(folder)}: no {', '.join(stem + ending for ending in _ENDINGS[:3])} in it; expected "
         f"one of them, or a {MAPPING} that names the file{holds}"

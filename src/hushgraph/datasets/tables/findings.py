@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from hushgraph.datasets.tables.cells import list_sql
 from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
@@ -16,8 +17,8 @@ EXAMPLES = 3
 """How many examples a problem shows."""
 
 
-# The copies of both tables.
-_COPIES = ("raw_nodes", "raw_edges")
+# The copies of both tables, and the edges by the numbers of their ends.
+_COPIES = ("raw_nodes", "raw_edges", "linked")
 
 
 def show_cell(text: str | None) -> str:
@@ -97,18 +98,13 @@ class Finder:
     def _filled(self, profile: Profile) -> str:
         return f"NOT {empty_sql(profile.sql, self.missing)}"
 
-    def _count(self, condition: str, place: int = 0) -> int:
-        (count,) = self.connection.execute(
-            f"SELECT count(*) FROM {_COPIES[place]} WHERE {condition}"
-        ).fetchone()
-        return int(count)
+    def _outside(self, profile: Profile, values: Iterable[str]) -> str:
+        """SQL that says whether a cell holds something else than these values."""
+        return f"{self._filled(profile)} AND CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(values)})"
 
-    def _rows(self, condition: str) -> tuple[str, ...]:
-        """Where the first rows are for which a condition holds."""
-        rows = self.connection.execute(
-            f"SELECT row_no FROM raw_nodes WHERE {condition} ORDER BY row_no LIMIT {EXAMPLES}"
-        ).fetchall()
-        return tuple(self.tables[0].row_name(row) for (row,) in rows)
+    def _count(self, condition: str, source: str = _COPIES[0]) -> int:
+        (count,) = self.connection.execute(f"SELECT count(*) FROM {source} WHERE {condition}").fetchone()
+        return int(count)
 
     def _values(
         self, profile: Profile, condition: str = "", *, most: int = MOST_CATEGORIES, place: int = 0
@@ -122,24 +118,41 @@ class Finder:
 
     def _report(
         self,
-        profile: Profile,
+        profile: Profile | None,
         condition: str,
         what: str,
         remedy: str,
         *,
         place: int = 0,
+        show: Literal["cells", "rows", "values"] = "cells",
         stops: bool = False,
-    ) -> None:
-        """Add a problem with its first cells where a condition holds; `what` has a place for how many."""
-        count = self._count(condition, place)
+    ) -> int:
+        """Add a problem with the first cells where a condition holds; return how many there are.
+
+        Args:
+            profile: of the column; None for the names of ends in the table `linked`.
+            condition: in SQL.
+            what, remedy, stops: as in `Problem`; `what` has places for how many and for the s of a plural.
+            place: 0 for nodes, 1 for edges.
+            show: what examples are: cells, the rows of nodes that they are in, or different values in order.
+        """
+        source = _COPIES[place] if profile else _COPIES[2]
+        count = self._count(condition, source)
         if not count:
-            return
-        texts = self.connection.execute(
-            f"SELECT CAST({profile.sql} AS VARCHAR) FROM {_COPIES[place]} WHERE {condition} ORDER BY rowid "
-            f"LIMIT {EXAMPLES}"
-        ).fetchall()
-        examples = tuple(show_cell(text) for (text,) in texts)
-        self._add(place, profile.name, what.format(f"{count:,}"), count, remedy, examples, stops=stops)
+            return 0
+        if profile and show == "values":
+            examples = tuple(map(repr, self._values(profile, condition, most=EXAMPLES)))
+        else:
+            order = "rowid" if profile else "row_no"
+            shown = "row_no" if show == "rows" else f"CAST({profile.sql if profile else 'name'} AS VARCHAR)"
+            first = self.connection.execute(
+                f"SELECT {shown} FROM {source} WHERE {condition} ORDER BY {order} LIMIT {EXAMPLES}"
+            ).fetchall()
+            name = self.tables[0].row_name if show == "rows" else show_cell
+            examples = tuple(name(each) for (each,) in first)
+        what = what.format(f"{count:,}", s="" if count == 1 else "s")
+        self._add(place, profile.name if profile else "", what, count, remedy, examples, stops=stops)
+        return count
 
     def _add_unknown(self, place: int, name: str, key: str) -> None:
         """Add the problem that a setting names a column that is not there."""

@@ -11,10 +11,11 @@ from hushgraph.datasets.tables.cells import (
     FALSE_WORDS,
     FIRST_DAY,
     TRUE_WORDS,
+    list_sql,
     number_sql,
     time_sql,
 )
-from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
+from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.roles import is_amount
 from hushgraph.graph.cell_rules import EVERY_COLUMN, LOOKED_UP
 

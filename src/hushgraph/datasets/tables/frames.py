@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hushgraph.datasets.tables.cells import quote
 from hushgraph.errors import GraphError
 
 _LIBRARIES = ("pandas", "polars", "pyarrow")
@@ -39,7 +40,7 @@ def write_frame(connection: Any, frame: Any, path: Path, title: str) -> None:
             frame = _with_index(frame, title)
         connection.register("frame", frame)
         try:
-            connection.execute(f"COPY (SELECT * FROM frame) TO '{str(path).replace(chr(39), chr(39) * 2)}'")
+            connection.execute(f"COPY (SELECT * FROM frame) TO {quote(path)}")
         finally:
             connection.unregister("frame")
     except GraphError:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hushgraph.datasets.tables.cells import SEPARATOR, feature_sql, flag_sql, quote
+from hushgraph.datasets.tables.cells import SEPARATOR, feature_sql, flag_sql, list_sql, quote
 from hushgraph.datasets.tables.findings import EXAMPLES, Finder
-from hushgraph.datasets.tables.profile import Profile, list_sql
+from hushgraph.datasets.tables.profile import Profile
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.tasks.choose import choose_class_task, choose_other_task, read_class_weights
 
@@ -106,11 +106,8 @@ class LabelFinder(Finder):
                 tuple(map(repr, classes[:EXAMPLES])),
             )
         elif classes is not None:
-            outside = (
-                self._filled(profile) + f" AND CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(classes)})"
-            )
-            count = self._count(outside)
-            if count and (mark := self._find_separator(profile)) is not None:
+            outside = self._outside(profile, classes)
+            if self._count(outside) and (mark := self._find_separator(profile)) is not None:
                 self._check_lists(profile, mark)
                 return
             advice = "list all classes (--classes), correct the cells, or empty them (--missing)"

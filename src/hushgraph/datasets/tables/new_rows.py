@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hushgraph.datasets.tables.files import find_tables
-from hushgraph.datasets.tables.node_table import NodeTable
-from hushgraph.datasets.tables.reading import check_ids, open_database, open_pair
-from hushgraph.datasets.tables.records import (
-    apply_weights,
-    check_columns,
-    decay_sql,
-    in_time_sql,
-    relation_sql,
-    weight_sql,
-)
+from hushgraph.datasets.tables.node_table import LabelKind, NodeTable
+from hushgraph.datasets.tables.reading import check_records, choose_kind, open_database, open_pair
+from hushgraph.datasets.tables.records import apply_weights, list_cells
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
 
+_CELLS = ("y", "persons", "train_idx")
 ListedBy = Literal["source", "target", "either"]
 """The end of an edge that lists the other one."""
 
@@ -43,6 +38,8 @@ class NewRows(NamedTuple):
         relations: the name of the relation of every record, where there are several.
         is_reverse: whether the row is the other end than the one that lists: such a record is the row's own
             only where the other end is no node. None where there are no places.
+        also_new: as in `TableFiles`.
+        cells: of rows of the graph, `y`, `persons` and splits as `NodeTable.arrays` gives them; else empty.
     """
 
     names: npt.NDArray[Any] | None
@@ -54,16 +51,29 @@ class NewRows(NamedTuple):
     weights: npt.NDArray[np.float64] | None = None
     relations: npt.NDArray[Any] | None = None
     is_reverse: npt.NDArray[np.bool_] | None = None
+    also_new: npt.NDArray[Any] | None = None
+    cells: Mapping[str, Any] = MappingProxyType({})
 
 
 @contextmanager
-def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) -> Iterator[NewRows]:
+def new_rows_from_tables(
+    data: Any,
+    *,
+    columns: Columns,
+    listed_by: ListedBy,
+    labels: bool = False,
+    splits: bool = False,
+    kind: LabelKind | None = None,
+    num_classes: int | None = None,
+) -> Iterator[NewRows]:
     """Yield the rows of a node table and what they list by an edge table; valid within the context.
 
     Args:
-        data: a folder, a pair of files or DataFrames, or a TOML file. Label and split columns are not read.
+        data: a folder, a pair of files or DataFrames, or a TOML file.
         columns: the roles of the columns in training.
         listed_by: which end of an edge lists the other one.
+        labels, splits: whether labels and persons, and the column of splits, are read: of rows of the graph.
+        kind, num_classes: as in `arrays_from_tables`.
 
     Guarantees:
         The list of a row holds no repeats and not the row itself.
@@ -71,9 +81,7 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
     with open_database() as (connection, folder):
         files = find_tables(data, connection, folder, columns=columns)
         nodes, tables = open_pair(connection, files, columns, is_fixed=True)
-        for edges in tables:
-            check_ids(nodes, edges, columns)
-            check_columns(edges, columns)
+        check_records(nodes, tables, columns)
         ends = (columns.source, columns.target)
         integer_ids = nodes.is_integer(columns.id) and all(
             edges.is_integer(end) for edges in tables for end in ends
@@ -82,10 +90,12 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
             connection=connection,
             table=nodes,
             columns=columns,
-            labels=False,
-            splits=False,
+            labels=labels,
+            splits=splits,
             integer_ids=integer_ids,
-            num_classes=None,
+            num_classes=num_classes,
+            kind=choose_kind(kind, nodes, columns) if labels else "classes",
+            is_part=files.also_new is not None,
             edge_names=tuple(name for edges in tables for name in edges.names),
         )
         arrays = reader.arrays()
@@ -100,11 +110,12 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
             for edges in tables
         ]
         if len(tables) == 1 and not columns.has_relations:
-            owners, places, skipped = lists[0].read()
-            indptr = _end_lists(owners, len(arrays["node_names"]))
-            yield NewRows(arrays["node_names"], arrays["x"], indptr, places, skipped, arrays.get("filled"))
+            records, skipped = lists[0].read_pairs()
+            rows = _join_records(arrays, [records], columns)._replace(edges_skipped=skipped)
         else:
-            yield _join_records(arrays, [each.read_records() for each in lists], columns)
+            rows = _join_records(arrays, [each.read_records() for each in lists], columns)
+        cells = {name: arrays[name] for name in _CELLS if labels and name in arrays}
+        yield rows._replace(also_new=files.also_new, cells=cells)
 
 
 def _end_lists(owners: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
@@ -140,20 +151,13 @@ class _ListTable:
     integer_ids: bool
     listed_by: ListedBy
 
-    def read(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any], int]:
-        """Return owners, ascending; the identifiers that they list; how many records no row owns."""
-        execute = self.connection.execute
-        self.table.execute(self.connection, self._create_sql)
-        self._check_ends()
-        listed = execute(f"SELECT DISTINCT owner, place FROM ({self._records_sql()}) ORDER BY owner, place")
-        arrays = listed.fetchnumpy()
-        (owned,) = execute(f"SELECT count(DISTINCT row_no) FROM ({self._records_sql()})").fetchone()
-        (others,) = execute("SELECT count(*) FROM ends WHERE source <> target").fetchone()
-        return (
-            np.ma.getdata(arrays["owner"]).astype(np.int64),
-            np.ma.getdata(arrays["place"]),
-            int(others) - int(owned),
-        )
+    def read_pairs(self) -> tuple[dict[str, npt.NDArray[Any]], int]:
+        """Return owners and the places that they list, each pair once; how many records no row owns."""
+        records = self._find_records()
+        arrays = self._fetch(f"SELECT DISTINCT owner, place FROM ({records}) ORDER BY owner, place")
+        (owned,) = self.connection.execute(f"SELECT count(DISTINCT row_no) FROM ({records})").fetchone()
+        (others,) = self.connection.execute("SELECT count(*) FROM ends WHERE source <> target").fetchone()
+        return arrays, int(others) - int(owned)
 
     def read_records(self) -> dict[str, npt.NDArray[Any]]:
         """Return every record of a row: owner, place, weight, name of the relation and whether it is reverse.
@@ -161,20 +165,7 @@ class _ListTable:
         What is undeclared or out of time is gone, as in training.
         """
         columns = self.columns
-        self.table.execute(self.connection, self._create_sql)
-        self._check_ends()
-        asked = [] if self.listed_by == "either" else [self.listed_by]
-        others = (
-            [end for end in ("source", "target") if end not in asked] if columns.places is not None else []
-        )
-        ends = asked or ["source", "target"]
-        records = " UNION ALL ".join(
-            f"SELECT ends.row_no, nodes.row_no AS owner, ends.{'target' if end == 'source' else 'source'} "
-            f"AS place, weight, decay, relation, {bool(asked) and end in others} AS is_reverse FROM "
-            f"ends JOIN nodes ON ends.{end} = nodes.id WHERE ends.source <> ends.target AND in_time"
-            for end in dict.fromkeys([*ends, *others])
-        )
-        arrays = self.connection.execute(f"SELECT * FROM ({records}) ORDER BY owner, row_no").fetchnumpy()
+        arrays = self._fetch(f"SELECT * FROM ({self._find_records()}) ORDER BY owner, row_no")
         codes = np.ma.filled(np.ma.asarray(arrays["relation"]), -1).astype(np.int64)
         names = (
             np.array([*columns.relation_names, ""])
@@ -182,41 +173,36 @@ class _ListTable:
             else np.array([self.table.relation or ""])
         )
         return {
-            "owner": np.ma.getdata(arrays["owner"]).astype(np.int64),
-            "place": np.ma.getdata(arrays["place"]),
+            **{name: np.ma.getdata(arrays[name]) for name in ("owner", "place", "is_reverse")},
             "weight": apply_weights(columns, arrays["weight"], arrays["decay"]),
             "relation": names[codes if columns.relation else np.zeros_like(codes)],
-            "is_reverse": np.ma.getdata(arrays["is_reverse"]).astype(np.bool_),
         }
 
-    def _create_sql(self, table: Table) -> str:
-        kind = "BIGINT" if self.integer_ids else "VARCHAR"
-        ends = [
-            f"CAST({table.sql_name(name)} AS {kind}) AS {end}"
-            for end, name in (("source", self.columns.source), ("target", self.columns.target))
-        ]
-        more = ""
-        if self.columns.has_relations or table.relation is not None:
-            cells = {
-                "in_time": in_time_sql(table, self.columns),
-                "decay": decay_sql(table, self.columns),
-                "weight": weight_sql(table, self.columns),
-                "relation": relation_sql(table, self.columns),
-            }
-            more = "".join(f", {sql} AS {name}" for name, sql in cells.items())
-        kept = f" WHERE {in_time_sql(table, self.columns)}" if self.columns.edge_date is not None else ""
-        return (
-            f"CREATE OR REPLACE TABLE ends AS SELECT row_no, {', '.join(ends)}{more} FROM {table.rows}{kept}"
+    def _fetch(self, sql: str) -> dict[str, Any]:
+        fetched: dict[str, Any] = self.connection.execute(sql).fetchnumpy()
+        return fetched
+
+    def _find_records(self) -> str:
+        """Create the table `ends`; return SQL of every record that a row owns. No row lists itself."""
+        self.table.execute(self.connection, self._create_sql)
+        self._check_ends()
+        asked = ["source", "target"] if self.listed_by == "either" else [self.listed_by]
+        # A record of a place is owned by the end that is a node.
+        ends = dict.fromkeys([*asked, *(["source", "target"] if self.columns.places is not None else [])])
+        return " UNION ALL ".join(
+            f"SELECT ends.*, nodes.row_no AS owner, {'target' if end == 'source' else 'source'} AS place, "
+            f"{end not in asked} AS is_reverse FROM ends JOIN nodes ON {end} = id WHERE source <> target"
+            for end in ends
         )
 
-    def _records_sql(self) -> str:
-        """SQL of every record that a row owns, as (row_no, owner, place); no row lists itself."""
-        owners = ("source", "target") if self.listed_by == "either" else (self.listed_by,)
-        return " UNION ALL ".join(
-            f"SELECT ends.row_no, nodes.row_no AS owner, ends.{'target' if end == 'source' else 'source'} "
-            f"AS place FROM ends JOIN nodes ON ends.{end} = nodes.id WHERE ends.source <> ends.target"
-            for end in owners
-        )
+    def _create_sql(self, table: Table) -> str:
+        kind, columns = "BIGINT" if self.integer_ids else "VARCHAR", self.columns
+        cells = list_cells(table, columns)
+        kept = cells.pop("in_time")
+        for end, name in (("source", columns.source), ("target", columns.target)):
+            cells[end] = f"CAST({table.sql_name(name)} AS {kind})"
+        listed = ", ".join(f"{sql} AS {name}" for name, sql in cells.items())
+        return f"CREATE OR REPLACE TABLE ends AS SELECT row_no, {listed} FROM {table.rows} WHERE {kept}"
 
     def _check_ends(self) -> None:
         if self.columns.unknown_ids == "drop":

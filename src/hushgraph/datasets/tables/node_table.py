@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,12 +11,20 @@ import numpy.typing as npt
 
 from hushgraph import _arrays
 from hushgraph.datasets.tables.cell_errors import cell_text, number_error, value_error
-from hushgraph.datasets.tables.cells import SEPARATOR, SPLITS, cycle_sql, feature_sql, flag_sql, quote
+from hushgraph.datasets.tables.cells import (
+    SEPARATOR,
+    SPLITS,
+    cycle_sql,
+    feature_sql,
+    flag_sql,
+    list_sql,
+    quote,
+)
 from hushgraph.datasets.tables.feature_table import FeatureTable
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
 from hushgraph.graph.cell_rules import rule_for
-from hushgraph.graph.columns import EVERY_NUMBER, Columns
+from hushgraph.graph.columns import EVERY_COLUMN, Columns
 
 LabelKind = Literal["classes", "number", "labels"]
 """What a column of labels holds: a class, a number or a list of labels."""
@@ -50,6 +59,7 @@ class NodeTable:
         num_classes: labels must be below it, if it is known.
         kind: what labels are. Of numbers, an empty cell is NaN.
         edge_names: the columns of the edges, whose numbers may have rules too.
+        is_part: whether these are some of the rows of a table, none of which may be in the training split.
     """
 
     connection: Any
@@ -61,6 +71,7 @@ class NodeTable:
     num_classes: int | None
     kind: LabelKind = "classes"
     edge_names: tuple[str, ...] = ()
+    is_part: bool = False
 
     def arrays(self) -> dict[str, Any]:
         """Return `x`, `y`, `node_names` and the splits; create the table `nodes` (row_no, id) in DuckDB."""
@@ -74,63 +85,63 @@ class NodeTable:
 
     def _check_columns(self) -> None:
         table, columns = self.table, self.columns
-        table.check_exists(columns.id, "id")
-        table.check_scalar(columns.id, "id")
-        if self.labels:
-            for name in columns.label_columns:
-                table.check_exists(name, "label")
-                if not self._has_lists:
-                    table.check_scalar(name, "label")
+        features = columns.features or ()
+        exists = (table.check_exists,)
+        is_scalar = (*exists, table.check_scalar)
+        is_exact = (*is_scalar, table.check_exact)
         # Checked even if it is not read: a name without a column is a mistake.
-        if (self.splits or self.labels) and columns.split is not None:
-            table.check_exists(columns.split, "split")
-        if self.labels and columns.person is not None:
-            table.check_exists(columns.person, "person")
-            table.check_scalar(columns.person, "person")
-        for role, rule in (("date", columns.dates), ("boolean", columns.booleans)):
-            for name in rule:
-                table.check_exists(name, role)
-        for name in columns.features or ():
-            table.check_exists(name, "feature")
+        split = (columns.split,) if (self.splits or self.labels) and columns.split is not None else ()
+        roles: list[tuple[str, Iterable[str], Sequence[Callable[[str, str], None]]]] = [
+            ("id", (columns.id,), is_scalar),
+            ("split", split, exists),
+            ("date", columns.dates, exists),
+            ("boolean", columns.booleans, exists),
+            ("feature", features, exists),
+            ("categorical", columns.categorical, is_exact),
+            ("hashed", columns.hashed, is_exact),
+        ]
+        if self.labels:
+            roles += [
+                ("label", columns.label_columns, exists if self._has_lists else is_scalar),
+                ("person", () if columns.person is None else (columns.person,), is_scalar),
+                ("group", columns.group, is_scalar),
+                # A graph to predict on may lack the columns that training ignored.
+                ("ignore", columns.ignore, exists),
+            ]
+        for role, names, checks in roles:
+            for name in names:
+                for check in checks:
+                    check(name, role)
+        for name in features:
             if name in columns.dates:
                 table.check_date(name)
             elif not self._has_text_rule(name):
                 table.check_number(name)
-        target = columns.label_columns if self.kind == "number" else ()
-        for role in ("fill", "decimal", "thousands", "percent"):
-            for name in columns.constants if role == "fill" else getattr(columns, role):
-                is_of_edges = name in self.edge_names and name not in table.names
-                if name == EVERY_NUMBER or (is_of_edges and role != "fill"):
-                    continue
-                table.check_exists(name, role)
-                if name not in (columns.features or ()) and (role == "fill" or name not in target):
-                    what = "constants" if role == "fill" else "such rules"
-                    raise GraphError(
-                        f"{table.place(None, name)}: it is given as {role}, but is not a column of numbers; "
-                        f"give {what} to columns of numbers alone"
-                    )
-        for name in columns.scale:
-            if name not in (columns.features or ()):
-                raise GraphError(
-                    f"{table.place(None, name)}: it is given as scale, but is not a column of numbers; scale "
-                    "columns of numbers alone"
-                )
-        for role, names in (("categorical", columns.categorical), ("hashed", columns.hashed)):
-            for name in names:
-                table.check_exists(name, role)
-                table.check_scalar(name, role)
-                table.check_exact(name, role)
-        for name in columns.group if self.labels else ():
-            table.check_exists(name, "group")
-            table.check_scalar(name, "group")
-        # A graph to predict on may lack the columns that training ignored.
-        for name in columns.ignore if self.labels else ():
-            table.check_exists(name, "ignore")
+        self._check_rules()
         if columns.num_features == 0:
             raise GraphError(
                 f"{table.place(None, columns.id)}: no column is a feature; expected numbers, or columns "
                 "given as categorical or hashed"
             )
+
+    def _check_rules(self) -> None:
+        """Raise GraphError for a rule for numbers that is given to a column of something else."""
+        table, columns = self.table, self.columns
+        rules: dict[str, Iterable[str]] = {"fill": columns.constants, "scale": columns.scale}
+        of_text = ("decimal", "thousands", "percent")
+        for role, names in (rules | {role: getattr(columns, role) for role in of_text}).items():
+            known = {*(columns.features or ()), EVERY_COLUMN}
+            if role in of_text:
+                known |= {*self.edge_names} - {*table.names}
+                # New rows lack the number that is predicted, and may keep its rules.
+                known |= {*columns.label_columns} if self.kind == "number" or not self.labels else set()
+            for name in names:
+                if name not in known:
+                    table.check_exists(name, role)
+                    raise GraphError(
+                        f"{table.place(None, name)}: it is given as {role}, but is not a column of numbers; "
+                        f"give {role} to columns of numbers alone"
+                    )
 
     def _create_sql(self, table: Table) -> str:
         """Return the SQL that creates the table `nodes`; an invalid cell becomes NULL."""
@@ -209,7 +220,7 @@ class NodeTable:
         """Whether numbers are read from the text of a column by a declared rule."""
         columns = self.columns
         rules = (columns.decimal, columns.thousands, columns.percent, columns.booleans)
-        return self.table.type_of(name) == "VARCHAR" and any({name, EVERY_NUMBER} & {*rule} for rule in rules)
+        return self.table.type_of(name) == "VARCHAR" and any({name, EVERY_COLUMN} & {*rule} for rule in rules)
 
     @property
     def _cycles(self) -> list[tuple[str, str]]:
@@ -221,9 +232,8 @@ class NodeTable:
 
     def _enum(self, name: str, values: Any) -> str:
         """Return SQL that maps a cell to the position of its text in values, and an empty cell to -1."""
-        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
         self.connection.execute(f"DROP TYPE IF EXISTS {name}_values")
-        self.connection.execute(f"CREATE TYPE {name}_values AS ENUM ({listed})")
+        self.connection.execute(f"CREATE TYPE {name}_values AS ENUM ({list_sql(values)})")
         code = f"enum_code(TRY_CAST(CAST({{0}} AS VARCHAR) AS {name}_values))"
         return f"CASE WHEN {{0}} IS NULL THEN -1 ELSE CAST({code} AS INTEGER) END"
 
@@ -232,7 +242,7 @@ class NodeTable:
         cell = self.table.sql_name(name)
         if not self.columns.missing:
             return cell
-        texts = ", ".join("'" + text.replace("'", "''") + "'" for text in self.columns.missing)
+        texts = list_sql(self.columns.missing)
         return f"(CASE WHEN CAST({cell} AS VARCHAR) IN ({texts}) THEN NULL ELSE {cell} END)"
 
     def _unknown_code(self, values: Any) -> int:
@@ -408,7 +418,7 @@ class NodeTable:
             raise GraphError(
                 f"{where}: {y[row]}; expected 0..{most - 1}, or an empty cell for no label; raise num_classes"
             )
-        if self._split is not None and not (split == 0).any():
+        if self._split is not None and not self.is_part and not (split == 0).any():
             raise GraphError(
                 f"{self.table.place(None, self._split)}: no row holds train; expected training nodes"
             )
@@ -425,8 +435,5 @@ def missing_sql(cell: str) -> str:
 def _split_sql(cell: str) -> str:
     """Return SQL that maps a cell to the number of its split, an empty cell to -1, and others to NULL."""
     text = f"lower(trim(CAST({cell} AS VARCHAR)))"
-    branches = [
-        f"WHEN {text} IN ({', '.join(repr(word) for word in words)}) THEN {code}"
-        for code, words in enumerate(SPLIT_WORDS)
-    ]
+    branches = [f"WHEN {text} IN ({list_sql(words)}) THEN {code}" for code, words in enumerate(SPLIT_WORDS)]
     return f"CASE WHEN {cell} IS NULL THEN -1 {' '.join(branches)} END"

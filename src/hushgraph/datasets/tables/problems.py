@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hushgraph.datasets.tables.cells import feature_sql
-from hushgraph.datasets.tables.findings import EXAMPLES, Listing, show_cell
+from hushgraph.datasets.tables.cells import feature_sql, list_sql
+from hushgraph.datasets.tables.findings import EXAMPLES, Listing
 from hushgraph.datasets.tables.findings import Problem as Problem
 from hushgraph.datasets.tables.label_problems import Question
-from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
+from hushgraph.datasets.tables.node_table import SPLIT_WORDS
+from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.record_problems import PROPOSED_PLACES, RecordFinder
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
@@ -25,6 +26,7 @@ _MUTUAL = 0.1
 _PLACES, _MENTIONS = 0.1, 2
 # Words for a column whose cells become numbers.
 NUMERIC = ("number", "boolean", "date")
+_LEFT_OUT = "left out (ignore) until they are corrected"
 _LISTED = ("features", "ignore", "categorical", "hashed")
 
 
@@ -104,21 +106,13 @@ class _Finder(RecordFinder):
         name, cell = profile.name, profile.sql
         if profile.rows == 0:
             self._add(0, name, "the table has no rows", 1, "expected one node per row", stops=True)
-        count = self._count(f"{cell} IS NULL")
-        if count:
-            rows = self._rows(f"{cell} IS NULL")
-            self._add(0, name, f"{count:,} ids are empty", count, "give each row an id", rows, stops=True)
-        (extra,) = self.connection.execute(
-            f"SELECT count({cell}) - count(DISTINCT CAST({cell} AS VARCHAR)) FROM raw_nodes"
-        ).fetchone()
-        if extra:
-            twice = self.connection.execute(
-                f"SELECT CAST({cell} AS VARCHAR) FROM raw_nodes WHERE {cell} IS NOT NULL "
-                f"GROUP BY 1 HAVING count(*) > 1 ORDER BY 1 LIMIT {EXAMPLES}"
-            ).fetchall()
-            examples = tuple(repr(text[:40]) for (text,) in twice)
-            what = f"{extra:,} rows repeat an id"
-            self._add(0, name, what, extra, "keep one row for each id", examples, stops=True)
+        remedy = "give each row an id"
+        self._report(profile, f"{cell} IS NULL", "{} ids are empty", remedy, show="rows", stops=True)
+        if not profile.is_unique:
+            first = f"SELECT min(row_no) FROM raw_nodes GROUP BY {cell}"
+            again = f"{cell} IS NOT NULL AND row_no NOT IN ({first})"
+            remedy = "keep one row for each id"
+            self._report(profile, again, "{} rows repeat an id", remedy, show="values", stops=True)
 
     def check_person(self) -> None:
         """No such column, and nodes of nobody."""
@@ -126,11 +120,10 @@ class _Finder(RecordFinder):
         profile = self._profile(0, name)
         if name is not None and profile is None:
             self._add_unknown(0, name, "person")
-        if profile is None or not profile.empty:
-            return
-        rows = self._rows(f"NOT ({self._filled(profile)})")
-        what = f"{profile.empty:,} nodes are of nobody"
-        self._add(0, profile.name, what, profile.empty, "fine: each is a person of its own", rows)
+        if profile is not None and profile.empty:
+            remedy = "fine: each is a person of its own"
+            empty = empty_sql(profile.sql, self.missing)
+            self._report(profile, empty, "{} nodes are of nobody", remedy, show="rows")
 
     def check_split(self) -> None:
         """Cells that name no split, and no training node."""
@@ -139,12 +132,13 @@ class _Finder(RecordFinder):
             self._add(0, "split", "no column is a split", 1, "fine: train draws 0.6/0.2/0.2 from the ids")
         if profile is None:
             return
-        wrong = profile.filled - profile.splits
-        if wrong:
-            examples = tuple(repr(text) for text in self._values(profile)[:EXAMPLES])
-            what = f"{wrong:,} cells are none of train, val, test, 0, 1, 2"
+        if profile.filled > profile.splits:
+            text = f"lower(trim(CAST({profile.sql} AS VARCHAR)))"
+            known = [word for words in SPLIT_WORDS for word in words]
+            wrong = f"{self._filled(profile)} AND {text} NOT IN ({list_sql(known)})"
+            what = "{} cells are none of train, val, test, 0, 1, 2"
             advice = "correct them, or draw a split (--split 0.6/0.2/0.2)"
-            self._add(0, profile.name, what, wrong, advice, examples, stops=True)
+            self._report(profile, wrong, what, advice, show="values", stops=True)
         elif profile.trains == 0:
             advice = "expected train in some rows"
             self._add(0, profile.name, "no row is in the training split", profile.rows, advice, stops=True)
@@ -155,44 +149,33 @@ class _Finder(RecordFinder):
         constants = Columns(fill=self.settings.get("fill", {})).constants
         constant = constants.get(name, constants.get("*"))
         if profile.empty:
-            how = (
-                f"filled with {constant:g} (fill)" if constant is not None else f"fill them (--fill {name}=0)"
-            )
-            what, rows = (
-                f"{profile.empty:,} cells are empty",
-                self._rows(empty_sql(profile.sql, self.missing)),
-            )
-            self._add(0, name, what, profile.empty, how, rows, stops=constant is None)
+            how = f"fill them (--fill {name}=0)" if constant is None else f"filled with {constant:g} (fill)"
+            empty, stops = empty_sql(profile.sql, self.missing), constant is None
+            self._report(profile, empty, "{} cells are empty", how, show="rows", stops=stops)
         value = feature_sql(self.rules, name, profile.sql)
-        texts, infinite = profile.filled - profile.numbers - profile.infinite, profile.infinite
+        if profile.filled == profile.numbers and not self._has_rule(name):
+            return
         not_number = f"{self._filled(profile)} AND {value} IS NULL"
-        if texts or self._has_rule(name):
-            texts = self._count(not_number)
-            infinite = self._count(f"{self._filled(profile)} AND isinf({value})")
-        if texts:
-            self._add_texts(profile, texts, not_number)
-        if infinite:
-            what = f"{infinite:,} numbers are infinite"
+        if self._count(not_number):
+            self._add_texts(profile, not_number)
+        infinite = f"{self._filled(profile)} AND isinf({value})"
+        if self._report(profile, infinite, "{} numbers are infinite", _LEFT_OUT):
             self._leave_out(name)
-            advice = "left out (ignore) until they are corrected"
-            self._add(0, name, what, infinite, advice)
 
     def _has_rule(self, name: str) -> bool:
         rules = (self.rules.decimal, self.rules.thousands, self.rules.percent, self.rules.booleans)
         return any(name in rule or "*" in rule for rule in (*rules, self.rules.dates))
 
-    def _add_texts(self, profile: Profile, count: int, condition: str) -> None:
+    def _add_texts(self, profile: Profile, condition: str) -> None:
         values = self._values(profile, condition, most=_MOST_TEXTS + 1)
-        examples = tuple(repr(text[:40]) for text in values[:EXAMPLES])
-        what = f"{count:,} cells are not numbers"
+        advice = "counted as empty (--missing) by the next command, or correct them"
         if len(values) > _MOST_TEXTS:
             self._leave_out(profile.name)
-            self._add(0, profile.name, what, count, "left out (ignore) until they are corrected", examples)
-            return
-        listed = self.listing.declared.setdefault("missing", list(self.missing))
-        listed += [text for text in values if text not in listed]
-        advice = "counted as empty (--missing) by the next command, or correct them"
-        self._add(0, profile.name, what, count, advice, examples)
+            advice = _LEFT_OUT
+        else:
+            listed = self.listing.declared.setdefault("missing", list(self.missing))
+            listed += [text for text in values if text not in listed]
+        self._report(profile, condition, "{} cells are not numbers", advice, show="values")
 
     def _leave_out(self, name: str) -> None:
         ignored = self.listing.changes.setdefault("ignore", list(self.settings.get("ignore", ())))
@@ -204,9 +187,7 @@ class _Finder(RecordFinder):
             profile = self._profile(0, name)
             if profile is None:
                 continue
-            outside = (
-                self._filled(profile) + f" AND CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(values)})"
-            )
+            outside = self._outside(profile, values)
             rule = self.settings.get("unknown_category", "refuse")
             advice = f"they become {rule} (unknown_category)"
             if rule == "refuse":
@@ -222,17 +203,17 @@ class _Finder(RecordFinder):
         node_id = self._profile(0, self.roles.id)
         if node_id is None or ends[0] is None or ends[1] is None:
             return
-        linked = self._link(ends[0].sql, ends[1].sql, node_id.sql)
+        self._link(ends[0].sql, ends[1].sql, node_id.sql)
         # A pair of row numbers as one integer, in its direction and in either.
         width = f"{max(node_id.rows, 1)}::BIGINT"
         pair = f"CASE WHEN u <> w THEN u * {width} + w END"
         either = f"CASE WHEN u <> w THEN least(u, w) * {width} + greatest(u, w) END"
-        unknown, loops, count, different, undirected = self.connection.execute(
-            f"SELECT count(*) FILTER (WHERE u IS NULL OR w IS NULL), count(*) FILTER (WHERE is_loop), "
-            f"count({pair}), count(DISTINCT {pair}), count(DISTINCT {either}) FROM {linked}"
+        count, different, undirected = self.connection.execute(
+            f"SELECT count({pair}), count(DISTINCT {pair}), count(DISTINCT {either}) FROM linked"
         ).fetchone()
-        if unknown and not self._add_unknown_places(int(unknown), int(ends[0].rows), linked):
-            self._add_unknown_ids(unknown, linked)
+        if not self._explain_by_places(ends[0].rows):
+            self._add_unknown_ids(ends[0].rows)
+        loops = self._count("is_loop", "linked")
         if loops:
             self._add(1, "", f"{_edges(loops)} between a node and itself", loops, "dropped")
         if different < count:
@@ -243,42 +224,34 @@ class _Finder(RecordFinder):
         mutual = int(different) - int(undirected)
         if different and mutual < _MUTUAL * undirected:
             advice = "give --symmetrize to train if an edge has no direction"
-            what = f"{mutual:,} of {undirected:,} pairs" if mutual else "no edge"
-            self._add(
-                1,
-                "",
-                f"{what} {'have both directions' if mutual else 'has its reverse'}",
-                int(different),
-                advice,
-            )
+            what = f"{mutual:,} of {undirected:,} pairs have both directions" if mutual else ""
+            self._add(1, "", what or "no edge has its reverse", int(different), advice)
 
-    def _link(self, source: str, target: str, node_id: str) -> str:
-        """Return SQL of the ends of every edge as text and as rows of nodes, NULL where they are none."""
+    def _link(self, source: str, target: str, node_id: str) -> None:
+        """Create the table `linked`: the rows of nodes that edges name, and the name of one that is none."""
         self.connection.execute(
             f"CREATE OR REPLACE TABLE ids AS SELECT CAST({node_id} AS VARCHAR) AS id, min(row_no) AS n "
             f"FROM raw_nodes WHERE {node_id} IS NOT NULL GROUP BY 1"
         )
-        return (
-            "(SELECT row_no, u_text, w_text, a.n AS u, b.n AS w, u_text = w_text AS is_loop FROM (SELECT "
-            f"rowid AS row_no, CAST({source} AS VARCHAR) AS u_text, CAST({target} AS VARCHAR) AS w_text FROM "
-            "raw_edges) LEFT JOIN ids AS a ON u_text = a.id LEFT JOIN ids AS b ON w_text = b.id)"
+        self.connection.execute(
+            "CREATE OR REPLACE TABLE linked AS SELECT row_no, a.n AS u, b.n AS w, "
+            "u_text = w_text AS is_loop, CASE WHEN u IS NULL THEN u_text WHEN w IS NULL THEN w_text END "
+            f"AS name FROM (SELECT rowid AS row_no, CAST({source} AS VARCHAR) AS u_text, CAST({target} AS "
+            "VARCHAR) AS w_text FROM raw_edges) LEFT JOIN ids AS a ON u_text = a.id LEFT JOIN ids AS b ON "
+            "w_text = b.id"
         )
 
-    def _add_unknown_places(self, count: int, total: int, linked: str) -> bool:
-        """Records that name places; return whether ends that are no node are explained by that."""
+    def _explain_by_places(self, total: int) -> bool:
+        """Whether places explain ends that are no node; name records of places that are not declared."""
         places = self.settings.get("places")
-        one_node, names = (
-            "(u IS NULL) <> (w IS NULL)",
-            "CASE WHEN u IS NULL THEN u_text ELSE w_text END",
-        )
-        with_node = self.connection.execute(f"SELECT count(*) FROM {linked} WHERE {one_node}").fetchone()[0]
+        one_node = "(u IS NULL) <> (w IS NULL)"
         if places is None:
-            (different,) = self.connection.execute(
-                f"SELECT count(DISTINCT {names}) FROM {linked} WHERE {one_node}"
+            with_node, different = self.connection.execute(
+                f"SELECT count(*), count(DISTINCT name) FROM linked WHERE {one_node}"
             ).fetchone()
             # Names that several records share are places; single ones are more likely misspelt ids.
             is_shared = with_node >= _PLACES * total and with_node >= _MENTIONS * different
-            if not total or (with_node < total and not is_shared):
+            if not with_node or (with_node < total and not is_shared):
                 return False
             self.listing.declared["places"] = PROPOSED_PLACES
             what = f"{with_node:,} of {total:,} records name a node and something that is none"
@@ -288,36 +261,28 @@ class _Finder(RecordFinder):
             )
             self._add(1, "", what, with_node, advice)
             self.settings["places"] = places = PROPOSED_PLACES
-        unknown = f"(u IS NULL AND w IS NULL) OR ({one_node} AND {names} IS NULL)"
-        if not isinstance(places, str):
-            unknown += f" OR ({one_node} AND {names} NOT IN ({list_sql(places)}))"
-        rows = self.connection.execute(
-            f"SELECT {names}, count(*) OVER () FROM {linked} WHERE {unknown} ORDER BY row_no LIMIT {EXAMPLES}"
-        ).fetchall()
-        if rows:
-            examples = tuple(show_cell(text) for text, _ in rows)
-            what = f"{_edges(rows[0][1])} that name no declared place"
-            self._add(1, "", what, int(rows[0][1]), "dropped; add the place to the list (--places)", examples)
+        known = "name IS NOT NULL" if isinstance(places, str) else f"name IN ({list_sql(places)})"
+        unknown = f"(u IS NULL OR w IS NULL) AND NOT COALESCE({one_node} AND {known}, false)"
+        advice = "dropped; add the place to the list (--places)"
+        self._report(None, unknown, "{} edge{s} that name no declared place", advice, place=1)
         return True
 
-    def _add_unknown_ids(self, count: int, linked: str) -> None:
-        total = self.profiles[1][str(self.roles.source)].rows
-        texts = self.connection.execute(
-            f"SELECT CASE WHEN u IS NULL THEN u_text ELSE w_text END FROM {linked} WHERE u IS NULL OR w IS "
-            f"NULL ORDER BY row_no LIMIT {EXAMPLES}"
-        ).fetchall()
-        examples = tuple(show_cell(text) for (text,) in texts)
-        is_dropped = self.settings.get("unknown_ids") == "drop"
+    def _add_unknown_ids(self, total: int) -> None:
+        unknown = "u IS NULL OR w IS NULL"
+        is_dropped, is_every = (
+            self.settings.get("unknown_ids") == "drop",
+            self._count(unknown, "linked") == total,
+        )
         advice = (
             "dropped (unknown_ids)"
             if is_dropped
             else "drop them (--unknown-ids drop), or declare places that are not people (--places)"
         )
-        what = f"{_edges(count)} with an end that is not a node"
-        if count == total:
+        if is_every:
             first = self._values(self.profiles[0][str(self.roles.id)])[:EXAMPLES]
             advice = f"expected ids of the nodes, such as {', '.join(map(repr, first))}"
-        self._add(1, "", what, count, advice, examples, stops=not is_dropped or count == total)
+        what, stops = "{} edge{s} with an end that is not a node", not is_dropped or is_every
+        self._report(None, unknown, what, advice, place=1, stops=stops)
 
 
 def _edges(count: int) -> str:

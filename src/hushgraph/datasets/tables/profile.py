@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hushgraph.datasets.tables.cells import list_sql
 from hushgraph.datasets.tables.node_table import SPLIT_WORDS
 from hushgraph.datasets.tables.table import Table
 
@@ -13,10 +13,6 @@ from hushgraph.datasets.tables.table import Table
 _COLUMNS = 100
 _WORDS = [word for words in SPLIT_WORDS for word in words]
 _NUMBERS = [word for word in _WORDS if word[0].isdigit()]
-_COUNTS = (
-    *("empty", "distinct", "numbers", "integers", "fractions", "infinite"),
-    *("splits", "split_words", "trains", "least", "most"),
-)
 # Counts that only columns of nodes need.
 _OF_NODES = ("integers", "fractions", "splits", "split_words", "trains")
 # Different values are counted exactly where they are few, or where they may be different in every row.
@@ -124,7 +120,7 @@ def profile_table(
     """
     (rows,) = connection.execute(f"SELECT count(*) FROM {name}").fetchone()
     profiles: dict[str, Profile] = {}
-    kinds = _COUNTS if are_nodes else tuple(kind for kind in _COUNTS if kind not in _OF_NODES)
+    kinds = [kind for kind in _count_sql(0, missing) if are_nodes or kind not in _OF_NODES]
     for begin in range(0, len(table.names), _COLUMNS):
         names = table.names[begin : begin + _COLUMNS]
         cells: list[str] = []
@@ -133,7 +129,7 @@ def profile_table(
         for number, each in enumerate(names):
             numeric[each] = table.delimiter is not None or table.is_numeric(each)
             parts += _part_sql(table.sql_name(each), number, is_numeric=numeric[each])
-            counted = dict(zip(_COUNTS, _count_sql(number, missing), strict=True))
+            counted = _count_sql(number, missing)
             cells += [counted[kind] for kind in kinds]
         inner = f"(SELECT {', '.join(parts)} FROM {name})"
         values = list(connection.execute(f"SELECT {', '.join(cells)} FROM {inner}").fetchone())
@@ -171,11 +167,6 @@ def empty_sql(cell: str, missing: tuple[str, ...]) -> str:
     return f"({cell} IS NULL OR {text} IN ({list_sql(('', 'nan', 'NaN', *missing))}))"
 
 
-def list_sql(texts: Iterable[str]) -> str:
-    """Return texts as SQL strings between commas."""
-    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
-
-
 def _part_sql(cell: str, number: int, *, is_numeric: bool) -> tuple[str, str]:
     """Return the SQL of a cell as trimmed text and as a number, which are computed once."""
     # A date, for example, cannot be cast to a number at all.
@@ -183,22 +174,24 @@ def _part_sql(cell: str, number: int, *, is_numeric: bool) -> tuple[str, str]:
     return f"trim(CAST({cell} AS VARCHAR)) AS t{number}", f"{value} AS n{number}"
 
 
-def _count_sql(number: int, missing: tuple[str, ...]) -> list[str]:
-    """Return the SQL of the counts of a column, in the order of `_COUNTS`."""
+def _count_sql(number: int, missing: tuple[str, ...]) -> dict[str, str]:
+    """Return the SQL of the counts of a column, by the attribute of `Profile`."""
     text, value = f"t{number}", f"n{number}"
     filled = f"({text} IS NOT NULL AND {text} NOT IN ({list_sql(('', 'nan', 'NaN', *missing))}))"
     is_number = f"{filled} AND {value} IS NOT NULL AND isfinite({value})"
     split = f"{filled} AND length({text}) < 12 AND lower({text}) IN ({list_sql(_WORDS)})"
-    return [
-        f"count(*) FILTER (WHERE NOT {filled})",
-        f"approx_count_distinct({text}) FILTER (WHERE {filled})",
-        f"count(*) FILTER (WHERE {is_number})",
-        f"count(*) FILTER (WHERE {is_number} AND {value} >= 0 AND {value} = floor({value}))",
-        f"count(*) FILTER (WHERE {is_number} AND {value} <> floor({value}))",
-        f"count(*) FILTER (WHERE {filled} AND isinf({value}))",
-        f"count(*) FILTER (WHERE {split})",
-        f"count(*) FILTER (WHERE {split} AND lower({text}) NOT IN ({list_sql(_NUMBERS)}))",
-        f"count(*) FILTER (WHERE {filled} AND lower({text}) IN ({list_sql(SPLIT_WORDS[0])}))",
-        f"min({value}) FILTER (WHERE {is_number})",
-        f"max({value}) FILTER (WHERE {is_number})",
-    ]
+    counted = {
+        "empty": f"NOT {filled}",
+        "numbers": is_number,
+        "integers": f"{is_number} AND {value} >= 0 AND {value} = floor({value})",
+        "fractions": f"{is_number} AND {value} <> floor({value})",
+        "infinite": f"{filled} AND isinf({value})",
+        "splits": split,
+        "split_words": f"{split} AND lower({text}) NOT IN ({list_sql(_NUMBERS)})",
+        "trains": f"{filled} AND lower({text}) IN ({list_sql(SPLIT_WORDS[0])})",
+    }
+    return {name: f"count(*) FILTER (WHERE {condition})" for name, condition in counted.items()} | {
+        "distinct": f"approx_count_distinct({text}) FILTER (WHERE {filled})",
+        "least": f"min({value}) FILTER (WHERE {is_number})",
+        "most": f"max({value}) FILTER (WHERE {is_number})",
+    }

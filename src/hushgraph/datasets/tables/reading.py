@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +17,8 @@ from hushgraph.datasets.tables.files import TableFiles, find_tables
 from hushgraph.datasets.tables.node_table import LabelKind, NodeTable
 from hushgraph.datasets.tables.opening import open_table
 from hushgraph.datasets.tables.records import build_relations, check_columns
-from hushgraph.datasets.tables.table import Table
-from hushgraph.errors import GraphError, InputError, MissingSplitError
+from hushgraph.datasets.tables.table import Table, find_full_disk
+from hushgraph.errors import GraphError, InputError, MissingSplitError, WriteError
 from hushgraph.graph.columns import Columns, looks_like_split
 
 # The memory limit of DuckDB, which writes what does not fit to the temporary folder.
@@ -61,7 +61,7 @@ def arrays_from_tables(
             if num_classes not in (None, len(given.classes)):
                 raise GraphError(_count_mismatch(num_classes, len(given.classes), files, columns))
             num_classes = len(given.classes)
-        kind = _choose_kind(kind, nodes, given)
+        kind = choose_kind(kind, nodes, given)
         if is_rest:
             if given.split is not None:
                 nodes.check_exists(given.split, "split")
@@ -71,9 +71,7 @@ def arrays_from_tables(
                 f"{nodes.shown}: no column 'split'; name one that holds train, val or test, or "
                 "give split='0.6/0.2/0.2' to draw train/val/test at random"
             )
-        for each in edges:
-            check_ids(nodes, each, given)
-            check_columns(each, given)
+        check_records(nodes, edges, given)
         # By the nodes alone, whose ids are public: one edge can change the type of a column of edges.
         integer_ids = nodes.is_integer(given.id)
         reader = NodeTable(
@@ -114,7 +112,7 @@ def _read_edges(
     return {"edge_index": None, "relations": relations, "clean_up": counts}
 
 
-def _choose_kind(kind: LabelKind | None, nodes: Table, columns: Columns) -> LabelKind:
+def choose_kind(kind: LabelKind | None, nodes: Table, columns: Columns) -> LabelKind:
     """What labels are, by what is declared; GraphError where lists of labels lack the names of labels."""
     where = nodes.place(None, columns.label_columns[0])
     if kind == "number" and columns.has_sets:
@@ -166,11 +164,13 @@ def open_pair(
     )
 
 
-def check_ids(nodes: Table, edges: Table, columns: Columns) -> None:
-    """Raise GraphError unless both tables have their columns of ids."""
-    for name, role in ((columns.source, "source"), (columns.target, "target")):
-        edges.check_exists(name, role)
-        edges.check_scalar(name, role)
+def check_records(nodes: Table, tables: Iterable[Table], columns: Columns) -> None:
+    """Raise GraphError unless the tables have their columns of ids and what is declared about records."""
+    for edges in tables:
+        for name, role in ((columns.source, "source"), (columns.target, "target")):
+            edges.check_exists(name, role)
+            edges.check_scalar(name, role)
+        check_columns(edges, columns)
     nodes.check_exists(columns.id, "id")
 
 
@@ -202,6 +202,12 @@ def open_database() -> Iterator[tuple[Any, Path]]:
     except duckdb.Error as error:
         # Out of memory or disk; problems of a file have messages of their own.
         reason = " ".join(str(error).split("\n")[0].split())[:160]
+        if why := find_full_disk(error):
+            how = "TMPDIR" if disk is None else "--out"
+            raise WriteError(
+                f"{folder.parent}: no room for work space ({why}); free space, or choose another disk "
+                f"by {how}"
+            ) from None
         raise GraphError(f"the tables cannot be read ({reason})") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)

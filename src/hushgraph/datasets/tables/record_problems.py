@@ -6,9 +6,9 @@ import shlex
 from typing import Any
 
 from hushgraph._text import join_list, join_pair
-from hushgraph.datasets.tables.cells import feature_sql, time_sql
+from hushgraph.datasets.tables.cells import feature_sql, list_sql, time_sql
 from hushgraph.datasets.tables.label_problems import LabelFinder
-from hushgraph.datasets.tables.profile import Profile, list_sql
+from hushgraph.datasets.tables.profile import Profile
 from hushgraph.errors import InputError
 from hushgraph.graph.cell_rules import rule_for
 from hushgraph.graph.columns import Columns
@@ -73,8 +73,7 @@ class RecordFinder(LabelFinder):
         return profile
 
     def _report_records(self, profile: Profile, condition: str, what: str, remedy: str) -> None:
-        one = self._count(condition, 1) == 1
-        self._report(profile, condition, f"{{}} record{'' if one else 's'} {what}", remedy, place=1)
+        self._report(profile, condition, f"{{}} record{{s}} {what}", remedy, place=1)
 
     def propose_records(self) -> None:
         """Columns of edges that nothing reads: propose a weight and a relation, name the flags of others.

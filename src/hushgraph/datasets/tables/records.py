@@ -14,8 +14,6 @@ from hushgraph.graph.cell_rules import rule_for
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.records import PEOPLE, PLACES, EdgeWeight, Relation, count_buckets
 
-_SECONDS = 86_400
-
 
 class Records(NamedTuple):
     """Records of one table; what is undeclared or out of time is gone.
@@ -44,7 +42,17 @@ def check_columns(table: Table, columns: Columns) -> None:
             table.check_scalar(name, role)
 
 
-def weight_sql(table: Table, columns: Columns) -> str:
+def list_cells(table: Table, columns: Columns) -> dict[str, str]:
+    """SQL of what a record holds beside its ends, by name."""
+    return {
+        "in_time": _in_time_sql(table, columns),
+        "decay": _decay_sql(table, columns),
+        "weight": _weight_sql(table, columns),
+        "relation": _relation_sql(table, columns),
+    }
+
+
+def _weight_sql(table: Table, columns: Columns) -> str:
     """SQL of the number in the column of weights; NULL where it is none, 1 without a column."""
     weight = columns.weight
     if weight is None or weight.column is None:
@@ -52,7 +60,7 @@ def weight_sql(table: Table, columns: Columns) -> str:
     return feature_sql(columns, weight.column, table.sql_name(weight.column))
 
 
-def in_time_sql(table: Table, columns: Columns) -> str:
+def _in_time_sql(table: Table, columns: Columns) -> str:
     """SQL that says whether a record is between the declared days; a record without a date is not."""
     if columns.edge_date is None:
         return "true"
@@ -62,7 +70,7 @@ def in_time_sql(table: Table, columns: Columns) -> str:
     return f"COALESCE({time} IS NOT NULL{first}{last}, false)"
 
 
-def decay_sql(table: Table, columns: Columns) -> str:
+def _decay_sql(table: Table, columns: Columns) -> str:
     """SQL of what age leaves of a weight: 1 at the end of the last day, half of it after the half-life."""
     if columns.edge_date is None or columns.half_life is None or columns.until is None:
         return "1.0::DOUBLE"
@@ -76,7 +84,7 @@ def _date_sql(table: Table, columns: Columns) -> str:
     return time_sql(table.sql_name(name), rule_for(columns.date_format, name))
 
 
-def relation_sql(table: Table, columns: Columns) -> str:
+def _relation_sql(table: Table, columns: Columns) -> str:
     """SQL of the number of the declared relation of a record; NULL for others."""
     for name, values in columns.relation.items():
         cases = " ".join(f"WHEN {quote(value)} THEN {number}" for number, value in enumerate(values))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushgraph.datasets.paths import format_path
+from hushgraph.datasets.tables.cells import quote
 from hushgraph.errors import GraphError
 from hushgraph.graph.columns import suggest
 
@@ -28,6 +29,8 @@ _ROW_NUMBER = "file_row_number"
 # The columns whose default name is their role.
 _DEFAULTS = ("id", "label", "source", "target")
 FIXED = "a run keeps the columns of its training"
+# How DuckDB says that a file of its own cannot be written, and why; those of tables are only read.
+_CANNOT_WRITE = re.compile(r"Could not (?:write|truncate|ftruncate|fsync) .*: (\w.*)")
 
 
 class Origin(NamedTuple):
@@ -123,11 +126,10 @@ class Table:
         if self.delimiter is None:
             return "read_parquet(?, hive_partitioning = false)"
         columns = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(self.names)))
-        delimiter = self.delimiter.replace("'", "''")
         # This drops surplus cells, so `_reread` checks for them before it sets `has_mixed_line_ends`.
         lenient = ", strict_mode = false, parallel = false" if self.has_mixed_line_ends else ""
         return (
-            f"read_csv(?, auto_detect = false, header = false, skip = 1, delim = '{delimiter}', "
+            f"read_csv(?, auto_detect = false, header = false, skip = 1, delim = {quote(self.delimiter)}, "
             f"quote = '\"', escape = '\"', hive_partitioning = false, columns = {{{columns}}}{lenient})"
         )
 
@@ -307,7 +309,7 @@ class Table:
         """Return this table with options that let DuckDB read it; raise GraphError if there are none."""
         import duckdb
 
-        if isinstance(error, duckdb.OutOfMemoryException):
+        if isinstance(error, duckdb.OutOfMemoryException) or find_full_disk(error):
             raise error
         reason = " ".join(str(error).split("\n")[0].split())[:120]
         if self.parts:
@@ -373,6 +375,15 @@ class Table:
 
     def _nth(self, column: int) -> str:
         return repr(self.names[column]) if column < len(self.names) else str(column + 1)
+
+
+def find_full_disk(error: Exception) -> str | None:
+    """Why DuckDB could not write a file of its own, as on a full disk; None for every other error."""
+    import duckdb
+
+    # Errors about cells, which may hold any text, are of other classes.
+    match = _CANNOT_WRITE.search(str(error)) if isinstance(error, duckdb.OperationalError) else None
+    return match and match[1].strip()
 
 
 def is_utf8(text: str) -> bool:
