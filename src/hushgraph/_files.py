@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -52,6 +53,18 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             draft.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def whole_folder(place: Path) -> Iterator[Path]:
+    """A folder to fill that becomes `place` at the end, if nothing went wrong; an empty one is replaced."""
+    draft = place.with_name(f"{place.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    yield draft
+    sync_folder(draft)
+    draft.replace(place)
+    sync_folder(place.absolute().parent)
+
+
 def draft_path(path: Path) -> Path:
     """What a file is called until it takes the place of `path`."""
     return path.with_name(path.name + ".draft")
@@ -74,8 +87,15 @@ def open_unnamed(folder: Path) -> Iterator[BinaryIO | None]:
     if descriptor is None:
         yield None
         return
-    with cast(BinaryIO, os.fdopen(descriptor, "w+b")) as file:
+    file = cast(BinaryIO, os.fdopen(descriptor, "w+b"))
+    try:
         yield file
+    except BaseException:
+        # On a full disk, closing would try to write once more and hide the first error.
+        with contextlib.suppress(OSError):
+            file.close()
+        raise
+    file.close()
 
 
 def name_file(file: BinaryIO, path: Path) -> None:
@@ -214,7 +234,7 @@ def pack_tensors(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> byt
     import safetensors.torch
 
     flat = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    packed: bytes = safetensors.torch.save(flat, {**about, _SUM: _checksum(flat, about)})
+    packed: bytes = safetensors.torch.save(flat, {**about, _SUM: _sum_up(flat, about)})
     return packed
 
 
@@ -255,7 +275,7 @@ def read_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]
             arrays[name] = np.asarray(mapped)
     except (OSError, safetensors.SafetensorError, KeyError) as error:
         raise _unreadable(path, error) from None
-    _check_sum(path, about, _sum_up(arrays, {name: text for name, text in about.items() if name != _SUM}))
+    _check_sum(path, arrays, about)
     return arrays, about
 
 
@@ -270,7 +290,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             about = dict(file.metadata() or {})
     except (OSError, safetensors.SafetensorError) as error:
         raise _unreadable(path, error) from None
-    _check_sum(path, about, _checksum(tensors, {name: text for name, text in about.items() if name != _SUM}))
+    _check_sum(path, tensors, about)
     return tensors, about
 
 
@@ -279,48 +299,30 @@ def _unreadable(path: Path, error: Exception) -> RunError:
     return RunError(f"run={path.parent}: {path.name} cannot be read ({reason}); restore it")
 
 
-def _check_sum(path: Path, about: dict[str, str], expected: str) -> None:
+def _check_sum(path: Path, values: Mapping[str, Tensor | npt.NDArray[Any]], about: dict[str, str]) -> None:
     """Take the checksum out of the texts of a file; RunError where it is another one."""
-    if about.pop(_SUM, None) != expected:
+    if about.pop(_SUM, None) != _sum_up(values, about):
         raise RunError(
             f"run={path.parent}: {path.name} is damaged (its checksum does not match); restore it from a "
             "copy, or train again"
         )
 
 
-def _checksum(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
+def _sum_up(values: Mapping[str, Tensor | npt.NDArray[Any]], about: Mapping[str, str]) -> str:
+    """The checksum of tensors, or of arrays that stand for them, and of texts."""
+    digest = hashlib.sha256()
+    for name, value in sorted(values.items()):
+        kind = f"torch.{value.dtype.name}" if isinstance(value, np.ndarray) else str(value.dtype)
+        digest.update(json.dumps([name, kind, list(value.shape)]).encode())
+        digest.update(_as_bytes(value))
+    digest.update(json.dumps(sorted(about.items())).encode())
+    return digest.hexdigest()
+
+
+def _as_bytes(value: Tensor | npt.NDArray[Any]) -> Buffer:
+    if isinstance(value, np.ndarray):
+        return value.reshape(-1).view(np.uint8).data
     import torch
 
     # As bytes, since NumPy lacks some types; a tensor without dimensions cannot be viewed that way.
-    return _digest_parts(
-        {
-            name: (
-                str(value.dtype),
-                value.shape,
-                value.contiguous().reshape(-1).view(torch.uint8).numpy().data,
-            )
-            for name, value in tensors.items()
-        },
-        about,
-    )
-
-
-def _sum_up(arrays: Mapping[str, npt.NDArray[Any]], about: Mapping[str, str]) -> str:
-    """The `_checksum` of tensors that are these arrays."""
-    parts = {
-        name: (f"torch.{array.dtype.name}", array.shape, _as_bytes(array)) for name, array in arrays.items()
-    }
-    return _digest_parts(parts, about)
-
-
-def _as_bytes(array: npt.NDArray[Any]) -> Buffer:
-    return array.reshape(-1).view(np.uint8).data
-
-
-def _digest_parts(parts: Mapping[str, tuple[str, Sequence[int], Buffer]], about: Mapping[str, str]) -> str:
-    digest = hashlib.sha256()
-    for name, (kind, shape, content) in sorted(parts.items()):
-        digest.update(json.dumps([name, kind, list(shape)]).encode())
-        digest.update(content)
-    digest.update(json.dumps(sorted(about.items())).encode())
-    return digest.hexdigest()
+    return value.contiguous().reshape(-1).view(torch.uint8).numpy().data

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class HushgraphError(Exception):
     """Anything that hushgraph raises on purpose."""
@@ -69,3 +72,12 @@ class BudgetExceededError(HushgraphError):
     """The next step would cost more than the budget allows; it was not taken."""
 
     exit_code = 3
+
+
+@contextlib.contextmanager
+def explain(kind: type[HushgraphError], what: str, advice: str) -> Iterator[None]:
+    """Raise an error of the system within this context as one line: what cannot be done, why, what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what} ({error.strerror or error}); {advice}") from None

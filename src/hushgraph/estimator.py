@@ -16,7 +16,6 @@ from torch import nn
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.loading import name_labels
 from hushgraph.datasets.matrices import (
-    NodeArrays,
     build_tables,
     count_rows,
     encode_classes,
@@ -178,10 +177,9 @@ class NodeEstimator(ABC):
             task = Labels(num_labels=labels.shape[1])
             return Graph.from_arrays(edge_index=edge_index, x=X, y=labels, train_idx=[0], task=task), {}
         column = None if self.edge_weight is None else EdgeWeight.of(self.edge_weight).column
-        if column is not None:
-            weights = {column: read_weights(graph, column)}
-            return SimpleNamespace(x=X, edge_index=edge_index, y=labels, **weights), {}
-        return NodeArrays(x=X, edge_index=edge_index, y=labels), {}
+        weights = {} if column is None else {column: read_weights(graph, column)}
+        # As PyG's `Data` names them.
+        return SimpleNamespace(x=X, edge_index=edge_index, y=labels, **weights), {}
 
     def _read(self, X: Any, graph: Any, y: Any = None) -> Any:
         """The data to predict on."""

@@ -1,7 +1,8 @@
 """Settings: everything that can be chosen about a run, one entry each in one table, hence a long file.
 
 `train`, `prepare`, `compare`, the estimators, the command line, files for `--config` and the table of
-settings in `docs/command-line.md` are made from the entries below. A new setting is one entry here.
+settings in `docs/command-line.md` are made from the entries below. A new setting is one entry here, and is
+read where `docs/architecture.md` says.
 """
 
 import difflib
@@ -27,7 +28,7 @@ from typing import (
 from hushgraph._text import split_list, split_pair
 from hushgraph._validate import convert_numbers
 from hushgraph.errors import InputError
-from hushgraph.graph.columns import EVERY_NUMBER, Columns, UnknownCategory, UnknownIds
+from hushgraph.graph.columns import EVERY_COLUMN, Columns, UnknownCategory, UnknownIds
 from hushgraph.graph.records import read_places
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
@@ -143,7 +144,7 @@ def _read_rules(values: Iterable[str], *, convert: Callable[[str], Any] = str) -
     rules: dict[str, Any] = {}
     for value in values:
         column, equals, rule = split_pair(value) if "=" in value else ("", "", value)
-        rules[column if equals else EVERY_NUMBER] = convert(rule)
+        rules[column if equals else EVERY_COLUMN] = convert(rule)
     return rules
 
 
@@ -310,7 +311,7 @@ class Settings(TypedDict, total=False):
     ]
     method: Annotated[
         choices.Method | None,
-        _model("Training method. [billboard; trees where a setting is given that only they have]"),
+        _model("Training method. [billboard, or trees if a setting is given that only trees have]"),
     ]
     model: Annotated[
         "choices.Model | nn.Module | None",
@@ -361,7 +362,7 @@ class Settings(TypedDict, total=False):
     ]
     steps: Annotated[
         int | None,
-        _training(f"Updates. [{BILLBOARD_STEPS}; trees {STEPS}; fewer without privacy]", commands=_ALL),
+        _training(f"Updates. [{BILLBOARD_STEPS}; trees up to {STEPS}; fewer without privacy]", commands=_ALL),
     ]
     optimizer: Annotated[
         "choices.Optimizer | OptimizerFactory",
@@ -385,7 +386,9 @@ class Settings(TypedDict, total=False):
     ]
     feature_norm: Annotated[
         float | None,
-        _python("Every row of features is scaled to this norm, from that row alone; 0 leaves them. [6]"),
+        _python(
+            "Every row of features is scaled to this norm, from that row alone; 0 leaves them. [by task]"
+        ),
     ]
     schedule: Annotated[
         choices.Schedule,
@@ -443,7 +446,10 @@ class Settings(TypedDict, total=False):
     ]
     num_classes: Annotated[
         int | None,
-        _data("Declares it. [the data's own, or largest label + 1, assumed public]", commands=_READING),
+        _data(
+            "How many classes there are. [the data's own, or largest label + 1, assumed public]",
+            commands=_READING,
+        ),
     ]
     columns: Annotated[
         Columns | Mapping[str, Any] | None,
@@ -556,7 +562,10 @@ class Settings(TypedDict, total=False):
             repeats=True,
         ),
     ]
-    indicators: Annotated[Sequence[str] | None, _list("Filled columns with a feature for that. [none]")]
+    indicators: Annotated[
+        Sequence[str] | None,
+        _list("Filled columns that get one more feature: 1 where a cell was empty. [none]"),
+    ]
     numbers: Annotated[
         choices.Numbers | None,
         _table(
@@ -616,7 +625,7 @@ class Settings(TypedDict, total=False):
     date_format: Annotated[
         Mapping[str, str] | str | None,
         _table(
-            "Of dates, as %d.%m.%Y, for all or as COL=. [year-month-day]",
+            "Format of dates, as %d.%m.%Y; COL= for one column. [year-month-day]",
             metavar="[COL=]FORMAT",
             read=_read_rules,
             repeats=True,
@@ -710,13 +719,15 @@ class RunSettings(Settings, total=False):
     engine: Annotated[
         str,
         _run(
-            "What reads tables: duckdb large ones, auto by size, Spark those of a cluster. [memory]",
+            "What reads tables: memory; duckdb, if larger than memory; auto, by size; or Spark. [memory]",
             "memory",
             commands=_TRAIN,
             metavar="auto|memory|duckdb|spark|MASTER",
         ),
     ]
-    memory: Annotated[str | None, _run("What the engine may use, such as 8GiB. [4GiB]", commands=_TRAIN)]
+    memory: Annotated[
+        str | None, _run("Memory that the engine may use, such as 8GiB. [4GiB]", commands=_TRAIN)
+    ]
     progress: Annotated[
         bool | None, _run("Show a bar, or lines in a log. [a bar in terminals and notebooks]", commands=())
     ]

@@ -22,11 +22,11 @@ from hushgraph.graph.graph import Graph
 from hushgraph.inputs import features
 from hushgraph.inputs.features import Features
 from hushgraph.privacy.budget import DataBudget
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, bound_tree_size
 from hushgraph.sampling import trees
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
-from hushgraph.sampling.trees import bound_tree_size, tree_sizes
+from hushgraph.sampling.trees import tree_sizes
 from hushgraph.training import tree_batches
 from hushgraph.training.distributed import Group
 from hushgraph.training.prepare import prepare

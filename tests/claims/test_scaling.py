@@ -440,7 +440,7 @@ def test_a_plan_for_other_columns_is_refused(people: Path, tmp_path: Path) -> No
         ({"age": 4}, "expected a centre, a spread above 0"),
         (["age"], "expected one entry per column"),
         ({"city": {"centre": 1, "spread": 1}}, "it is given as scale, but is not a column of numbers"),
-        ({"nobody": {"centre": 1, "spread": 1}}, "it is given as scale, but is not a column of numbers"),
+        ({"nobody": {"centre": 1, "spread": 1}}, "no column 'nobody', given as scale"),
     ],
 )
 def test_bad_constants_are_refused_in_one_line(people: Path, scale: Any, words: str) -> None:

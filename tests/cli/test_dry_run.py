@@ -117,7 +117,7 @@ def test_people_read_what_would_happen(run: Run, data: Path) -> None:
         ),
         (
             ["plan", "--train-nodes", "9", "--max-readers", "1", "--epsilon", "4", "--method", "billboard"],
-            "--max-readers with --method billboard",
+            "--max-readers=1 with --method='billboard'",
         ),
         (["train", "people.npz", "--resume", "here", "--dry-run"], "--dry-run with --resume"),
         (["train", "people.npz", "--dry-run"], "no budget"),

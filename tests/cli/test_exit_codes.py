@@ -16,7 +16,7 @@ import pytest
 import hushgraph as hg
 from hushgraph.graph.graph import Graph
 from hushgraph.inference import predicted
-from hushgraph.privacy import solve as planner
+from hushgraph.privacy import fields
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 Run = Callable[..., tuple[int, str, str]]
@@ -77,7 +77,7 @@ def test_3_over_budget(run: Run) -> None:
 
 
 def test_130_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "solve", interrupted)
+    monkeypatch.setattr(fields, "check_budget", interrupted)
     code, out, err = run(*PLAN, "--steps", "5", "--epsilon", "1")
     assert (code, out) == (130, "")
     assert "Traceback" not in err
@@ -86,7 +86,7 @@ def test_130_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ([*PLAN, "--steps", "5"], 2, "expected two of"),
+        ([*PLAN, "--steps", "5"], 2, "no budget: give --epsilon=E or"),
         ([*PLAN, "--paper-noise-multiplier", "0.01", "--epsilon", "0.01"], 3, "it pays for no step"),
         (["train", "demo", "--eps", "4"], 2, "did you mean --epsilon?"),
         (["train", "nowhere.npz", "--epsilon", "4"], 2, "nowhere.npz: no such file"),
@@ -108,14 +108,14 @@ def test_a_failure_in_json(run: Run, arguments: list[str], code: int, words: str
 
 
 def test_an_interruption_and_a_surprise_in_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "solve", interrupted)
+    monkeypatch.setattr(fields, "check_budget", interrupted)
     flags = [*PLAN, "--steps", "5", "--epsilon", "1"]
     assert json.loads(run(*flags, "--json")[1]) == {"error": "interrupted", "exit_code": 130}
 
     def surprise(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a mistake of ours")
 
-    monkeypatch.setattr(planner, "solve", surprise)
+    monkeypatch.setattr(fields, "check_budget", surprise)
     with pytest.raises(ZeroDivisionError):
         run(*flags, "--json")
 

@@ -248,7 +248,7 @@ CELLS = [
         "expected a number, as 0, or a column and one, as COL=0",
         f"{PLAIN} --fill age=0",
     ),
-    Mistake(f"{PLAIN} --fill city=0", "give constants to columns of numbers alone", f"{PLAIN} --fill age=0"),
+    Mistake(f"{PLAIN} --fill city=0", "give fill to columns of numbers alone", f"{PLAIN} --fill age=0"),
     Mistake(
         f"{PLAIN} --indicators age", "give one, as --fill age=0", f"{PLAIN} --indicators age --fill age=0"
     ),

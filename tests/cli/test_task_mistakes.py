@@ -177,7 +177,7 @@ SCALES = [
     wrong_two("--scale age=40", "as age=40,15, and perhaps log", "--scale age=40,15"),
     wrong_two("--scale age=40,15,exp", "as age=40,15, and perhaps log", "--scale age=40,15,log"),
     wrong_two("--scale age=40,0", "a spread above 0", "--scale age=40,1"),
-    wrong_two("--scale kind=0,1", "scale columns of numbers alone", "--scale age=40,15"),
+    wrong_two("--scale kind=0,1", "give scale to columns of numbers alone", "--scale age=40,15"),
     wrong_two("--scale age=40,15 --scale age=1,1", "was given before; give it once", "--scale age=40,15"),
     Mistake(
         f"{TWO} {END}".replace("--features age", "--features age,'paid in cash'"),

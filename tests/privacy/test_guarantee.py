@@ -38,7 +38,7 @@ def test_a_guarantee_that_holds_has_the_figures_of_the_plan() -> None:
     assert (guarantee.kind, guarantee.why) == ("holds", ())
     assert guarantee.epsilon == guarantee.priced_epsilon == plan.epsilon
     assert guarantee.epsilon_group_of_two == plan.epsilon_group_of_two
-    assert (guarantee.delta, guarantee.adjacency) == (plan.delta, "node-level, zero-out")
+    assert (guarantee.delta, guarantee.plan.adjacency) == (plan.delta, "node-level, zero-out")
 
 
 @pytest.mark.parametrize("plan", [make(), make(**CLAIMED)])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
+from hushgraph.audit.source import is_run, settings_of_run
 from hushgraph.errors import RunError
 from hushgraph.runs import store
 
@@ -48,6 +49,9 @@ def test_what_was_put_there_predicts(memory: Any, trained: hg.Run, run: Any) -> 
     assert loaded.epsilon == trained.epsilon
     code, _, errors = run("report", ADDRESS, "--card")
     assert (code, "give --out README.md" in errors) == (2, True)
+    assert is_run(ADDRESS)
+    assert settings_of_run(ADDRESS).plan.epsilon == trained.epsilon
+    assert not is_run("memory://models/nothing")
     # Path makes one slash of two.
     assert hg.Run.load(Path(ADDRESS), device="cpu").epsilon == trained.epsilon
 

@@ -208,33 +208,15 @@ def make_table(
     ]
 
 
-def one_class(half: float, other_recall: float = 0.0) -> list[dict[str, Any]]:
-    """Three classes, of which the first has half of the rows and gets all predictions."""
-    figures = {("accuracy", None): (0.5, half), ("majority_baseline", None): (0.5, half)}
-    figures |= {("share", 0): (0.5, half), ("precision", 0): (0.5, half), ("recall", 0): (1.0, half)}
-    figures |= {("recall", 1): (other_recall, half), ("recall", 2): (0.0, half)}
-    return make_table(figures)
-
-
-def test_a_model_that_predicts_one_class_is_noticed() -> None:
-    only, baseline = list_figure_notices(one_class(0.005))
-    # 0.995 * 0.495 / 0.505 of the rows at least.
-    assert only.startswith(
-        "the model predicts class 0 for almost every node of the test split (at least 97%)"
-    )
-    assert baseline == (
+def test_a_model_that_is_no_better_than_one_class_is_noticed() -> None:
+    table = make_table({("accuracy", None): (0.5, 0.005), ("majority_baseline", None): (0.5, 0.005)})
+    assert list_figure_notices(table) == [
         "the model is at most 2% better than always predicting the most frequent class: test accuracy 50.0% "
-        "against 50.0%"
-    )
+        "against 50.0%; a larger epsilon, more training nodes or fewer classes may help"
+    ]
 
 
 def test_noise_that_could_explain_it_keeps_notices_back() -> None:
-    assert list_figure_notices(one_class(0.05)) == []
-    # Another class is found.
-    assert len(list_figure_notices(one_class(0.005, other_recall=0.3))) == 1
-    # Nothing is known about other classes.
-    hidden = [row for row in one_class(0.005) if row["class"] not in (1, 2)]
-    assert [notice[:26] for notice in list_figure_notices(hidden)] == ["the model is at most 2% bet"[:26]]
     for accuracy, half, told in ((0.5, 0.005, 1), (0.515, 0.005, 0), (0.4, 0.05, 1), (0.5, 0.02, 0)):
         table = make_table({("accuracy", None): (accuracy, half), ("majority_baseline", None): (0.5, half)})
         assert len(list_figure_notices(table)) == told

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +19,7 @@ from hushgraph.privacy.changes import rows_emptied
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, find_assumptions, judge_size, name_kind
 from hushgraph.privacy.plans import PrivacyPlan, json_number
 from hushgraph.privacy.units import speak
-from hushgraph.settings import TABLE, Settings, complete, list_given_for_trees, list_settings
+from hushgraph.settings import TABLE, Settings, complete, list_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +37,16 @@ hushgraph plan --train-nodes 90941 --num-classes 5 --epsilon 4 --group-size 3"""
 
 # Flags of data that change a price without it: what records are, and whose nodes are.
 _RECORDS = ("edge_weight", "half_life", "edge_date", "since", "until", "relation", "places", "person")
+_TASK = ("task", "positive", "rare")
+# Without DATA, what each method needs to be told, and which other flags about data it reads.
+_PUBLIC: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "billboard": (("train_nodes", "num_classes", "epsilon"), ("num_classes", "classes", *_TASK, *_RECORDS)),
+    "trees": (("train_nodes", "max_readers"), ("person",)),
+    "rows": (("train_nodes",), ("num_classes", "classes", "person")),
+}
+_BUDGET = ("epsilon", "sigma_over_clip", "paper_noise_multiplier", "delta", "steps")
+# Trees cost the same for every number of classes, and tables of figures from three on.
+_USUAL_CLASSES = 3
 # The row of a figure that can be solved for, where it has another name.
 _NAMES = {"sigma-over-clip": "sigma / C"}
 
@@ -169,16 +178,11 @@ def ask_prepare(
     flags = context.params
     terminal.show_loading(line, flags["data"])
     prepared = prepare(options.join_edges(flags["data"], flags["edges"]), **settings)
-    noise = (flags["sigma_over_clip"], flags["paper_noise_multiplier"])
-    solved_for = "sigma-over-clip" if noise == (None, None) else "steps"
-    if flags["epsilon"] is None:
-        solved_for = "epsilon"
-    assumptions = find_assumptions(prepared.graph)
     solved = Solved(
         plan=prepared.plan,
-        solved_for=solved_for,
+        solved_for=_name_solved(flags),
         notes=(),
-        assumptions=assumptions,
+        assumptions=find_assumptions(prepared.graph),
         task=prepared.graph.task.name,
     )
     return solved, prepared
@@ -216,83 +220,25 @@ def _read_settings(context: typer.Context) -> dict[str, Any]:
 
 
 def _solve(context: typer.Context) -> Solved:
-    """Price a plan for no data in particular."""
-    flags = context.params
-    settings = complete({name: flags[name] for name in list_settings(Settings) if name in flags})
-    for_trees = list_given_for_trees(settings)
-    if flags["method"] == "trees" or (for_trees and flags["method"] is None):
-        return _solve_steps(context)
-    if for_trees:
-        given = ", ".join(options.name_flag(context, name) for name in for_trees)
-        raise InputError(f"{given} with --method billboard: applies only to trees; leave it out")
-    return _solve_billboard(context, settings)
-
-
-def _solve_steps(context: typer.Context) -> Solved:
-    """Price trees, or the private MLP, whose rows nobody reads."""
-    from hushgraph.privacy import solve as planner
-
-    flags = context.params
-    layers = 1 if flags["num_layers"] is None else flags["num_layers"]
-    layers = 0 if flags["model"] == "mlp" else layers
-    if layers:
-        _check_public(context, ("train_nodes", "max_readers"), allowed=("person",))
-    else:
-        _check_public(context, ("train_nodes",), allowed=("num_classes", "classes", "person"))
-    solved = planner.solve(
-        num_train_nodes=flags["train_nodes"],
-        num_layers=layers,
-        max_readers=flags["max_readers"] if layers else 0,
-        **{name: flags[name] for name in ("edge_owner", "directed")},
-        **{name: flags[name] for name in ("steps", "sigma_over_clip", "paper_noise_multiplier")},
-        **{name: flags[name] for name in ("epsilon", "delta", "batch_size")},
-        **{name: flags[name] for name in ("max_reads", "sampler", "accountant")},
-        **{name: flags[name] for name in ("clip", "clipping", "noise")},
-    )
-    if flags["person"]:
-        solved = replace(solved, plan=replace(solved.plan, protects="person"))
-    return solved if layers else _add_figures(solved, flags)
-
-
-def _add_figures(solved: Solved, flags: Mapping[str, Any]) -> Solved:
-    """The plan of a private MLP with covered figures, whose cost is the same for every number of classes."""
-    from hushgraph.tasks.classes import Classes
-
-    notes = solved.notes
-    if flags["num_classes"] is None and not flags["classes"]:
-        classes = 3
-        notes = (*notes, "--num-classes was not given; figures are those of three classes or more.")
-    else:
-        classes = _count_classes(flags, _read_names(flags))
-    plan = solved.plan.with_evaluation(Classes(num_classes=classes).num_tables)
-    return replace(solved, plan=plan, notes=notes)
-
-
-def _solve_billboard(context: typer.Context, settings: dict[str, Any]) -> Solved:
-    """Price a billboard by the rule that train follows, from public numbers alone."""
+    """Price a plan for no data in particular, by the rules that train follows, from public numbers alone."""
     from hushgraph.methods.base import PublicFigures, describe_task
-    from hushgraph.methods.billboard import Billboard
+    from hushgraph.methods.choose import choose_method
     from hushgraph.privacy.fields import check_budget
     from hushgraph.privacy.solve import Solved
     from hushgraph.tasks.choose import choose_class_task
 
     flags = context.params
-    asked = ("task", "positive", "rare")
-    _check_public(
-        context,
-        ("train_nodes", "num_classes", "epsilon"),
-        allowed=("num_classes", "classes", *asked, *_RECORDS),
-    )
+    settings = complete({name: flags[name] for name in list_settings(Settings) if name in flags})
+    method = choose_method(settings)
+    needed, allowed = _PUBLIC[method.name]
+    _check_public(context, needed, allowed=allowed)
     nodes, names = flags["train_nodes"], _read_names(flags)
-    classes = _count_classes(flags, names)
     if nodes < 1:
         raise InputError(f"train_nodes={nodes}: expected 1 or more")
-    check_budget(
-        private=True,
-        **{name: settings[name] for name in ("epsilon", "sigma_over_clip", "paper_noise_multiplier")},
-        **{name: settings[name] for name in ("delta", "steps")},
-    )
-    task = choose_class_task(classes, names, **{name: flags[name] for name in asked})
+    check_budget(private=True, **{name: settings[name] for name in _BUDGET})
+    knows_classes = flags["num_classes"] is not None or bool(flags["classes"])
+    classes = _count_classes(flags, names) if knows_classes else _USUAL_CLASSES
+    task = choose_class_task(classes, names, **{name: flags[name] for name in _TASK})
     public = PublicFigures(
         num_nodes=nodes,
         num_train_nodes=nodes,
@@ -300,14 +246,29 @@ def _solve_billboard(context: typer.Context, settings: dict[str, Any]) -> Solved
         **describe_task(task),
         **_describe_records(flags),
     )
-    plan = Billboard().plan(public, settings).plan
-    taken = {"steps": plan.steps, "batch_size": plan.batch_size}
-    notes = tuple(
-        f"--{name.replace('_', '-')} was not given; a run takes {number:,} by default."
-        for name, number in taken.items()
-        if flags[name] is None
+    plan = method.plan(public, settings).plan
+    solved_for = _name_solved(flags)
+    notes = [
+        f"--{name.replace('_', '-')} was not given; a run takes {getattr(plan, name):,} by default."
+        for name in ("steps", "batch_size")
+        if flags[name] is None and name != solved_for
+    ]
+    if plan.reads_edges and plan.edge_owner == "reader" and flags["max_reads"] is None and plan.max_reads:
+        bound = f"D = K = {plan.max_reads}"
+        notes.append(f"--max-reads was not given; reader-owned edges need one, so {bound}.")
+    if not knows_classes and plan.can_evaluate:
+        notes.append("--num-classes was not given; figures are those of three classes or more.")
+    return Solved(
+        plan=plan, solved_for=solved_for, notes=tuple(notes), task=task.name if knows_classes else None
     )
-    return Solved(plan=plan, solved_for="sigma-over-clip", notes=notes, task=task.name)
+
+
+def _name_solved(flags: Mapping[str, Any]) -> str:
+    """Which of steps, noise and epsilon follows from the others."""
+    if flags["epsilon"] is None:
+        return "epsilon"
+    has_noise = flags["sigma_over_clip"] is not None or flags["paper_noise_multiplier"] is not None
+    return "steps" if has_noise else "sigma-over-clip"
 
 
 def _describe_records(flags: Mapping[str, Any]) -> dict[str, Any]:

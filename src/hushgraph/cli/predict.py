@@ -25,7 +25,10 @@ def predict(
     data: Annotated[
         str, options.data_argument("Of a billboard: its own graph, or --new nodes. Else any graph.")
     ],
-    out: Annotated[Path, _output("The file to write: .csv, .parquet or .npz.")],
+    out: Annotated[
+        str,
+        _output("The file to write: .csv, .parquet or .npz; of Spark, a folder of Parquet.", metavar="PATH"),
+    ],
     probabilities: Annotated[
         bool, _output("Write them too, one column a class or label. [predictions]", "--probabilities")
     ] = False,
@@ -63,10 +66,10 @@ def predict(
     by rank: whether a node is flagged does not depend on the scores of others.
     """
     with terminal.status("Loading PyTorch", quiet=as_json or quiet) as line:
-        from hushgraph.inference.predicted import save_predicted
         from hushgraph.inference.predictions import check_out
 
         check_out(out, force=force)
+        from hushgraph._text import is_elsewhere
         from hushgraph.datasets.engine import use_engine
         from hushgraph.training.run import Run
 
@@ -74,21 +77,24 @@ def predict(
         chosen = options.choose_engine(given, line, is_silent=as_json or quiet)
         line.show(f"Loading {run}")
         tables = options.join_edges(data, edges)
-        with use_engine(chosen["engine"], tables, memory=chosen["memory"], beside=out) as is_on_disk:
+        beside = None if is_elsewhere(out) else Path(out)
+        with use_engine(chosen["engine"], tables, memory=chosen["memory"], beside=beside) as is_on_disk:
             loaded = Run.load(run, device="cpu" if is_on_disk and device == "auto" else device)
             terminal.show_loading(line, data)
-            predicted = loaded.predict_table(
+            summary = loaded.write_predictions(
                 tables,
+                out,
+                probabilities=probabilities,
+                force=force,
                 new=new,
                 symmetrize=symmetrize,
                 in_the_clear=in_the_clear,
                 threshold=threshold,
                 top=top,
             )
-            save_predicted(predicted, out, probabilities=probabilities)
-    about = predicted.to_json()
+    about = summary.to_json()
     if as_json:
-        typer.echo(json.dumps({"out": str(out), "run": str(run), "probabilities": probabilities, **about}))
+        typer.echo(json.dumps({"out": out, "run": str(run), "probabilities": probabilities, **about}))
     elif not quiet:
-        typer.echo(f"{about['nodes']:,} predictions in {out}. {predicted.explanation}")
-        typer.echo("\n".join(predicted.to_lines()))
+        typer.echo(f"{about['nodes']:,} predictions in {out}. {summary.explanation}")
+        typer.echo("\n".join(summary.to_lines()))

@@ -17,11 +17,11 @@ import typer
 
 from hushgraph.cli.options import conversion_note, nearest_flag
 from hushgraph.errors import HushgraphError
-from hushgraph.training.progress import Heartbeat, describe_progress
+from hushgraph.training.progress import Heartbeat, TerminalBar, describe_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.live import Live
 
 _LONGEST_LINE = 1_000
 # How typer's error types for values that are not numbers start.
@@ -110,9 +110,9 @@ class StatusLine:
         self._is_off = is_silent or not is_terminal
         self._heartbeat = None if is_silent or is_terminal else Heartbeat(clock=clock)
         self._console = console
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-        self._is_bar = False
+        # A spinner or a bar, whichever is shown.
+        self._spinner: Live | None = None
+        self._bar: TerminalBar | None = None
 
     def __enter__(self) -> StatusLine:
         return self
@@ -128,11 +128,26 @@ class StatusLine:
             self._heartbeat.beat(text)
         if self._is_off:
             return
-        if self._progress is None or self._is_bar:
-            from rich.progress import SpinnerColumn, TextColumn
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
+        from rich.text import Text
 
-            self._start(SpinnerColumn(), TextColumn("{task.description}", markup=False), is_bar=False)
-        self._update(text)
+        spinner = Spinner("dots", Text(f" {text}"), style="progress.spinner")
+        if self._spinner is not None:
+            self._spinner.update(spinner)
+            return
+        self.clear()
+        # Results go to standard output while the line is shown, so rich must not take that over.
+        self._spinner = Live(
+            spinner,
+            console=self._console or Console(stderr=True),
+            refresh_per_second=10,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._spinner.start(refresh=True)
 
     def count(self, what: str, done: float, total: float, *, figures: str = "", logged: str = "") -> None:
         """Show a bar: how many of `total` are done, some figures and the time left.
@@ -147,50 +162,18 @@ class StatusLine:
             self._heartbeat.beat(describe_progress(what, done, total, logged))
         if self._is_off:
             return
-        if not self._is_bar:
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
-            self._start(
-                TextColumn("{task.description}", markup=False),
-                MofNCompleteColumn(),
-                BarColumn(bar_width=20),
-                TextColumn("{task.fields[figures]}", markup=False),
-                TimeRemainingColumn(),
-                TextColumn("left"),
-                is_bar=True,
-            )
-        self._update(what, completed=done, total=total, figures=figures)
+        if self._bar is None:
+            self.clear()
+            self._bar = TerminalBar(what, self._console)
+        self._bar.show(done, total, figures)
 
     def clear(self) -> None:
         """Remove the line, so that something can be printed."""
-        if self._progress is not None:
-            self._progress.stop()
-        self._progress, self._task, self._is_bar = None, None, False
-
-    def _start(self, *columns: Any, is_bar: bool) -> None:
-        from rich.console import Console
-        from rich.progress import Progress
-
-        self.clear()
-        # Results go to standard output while the line is shown, so rich must not take that over.
-        self._progress = Progress(
-            *columns,
-            console=Console(stderr=True) if self._console is None else self._console,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._is_bar = is_bar
-        self._progress.start()
-
-    def _update(self, description: str, *, total: float | None = None, **fields: Any) -> None:
-        if self._progress is None:
-            return
-        if self._task is None:
-            # What an earlier process did, as of a resumed run, must not count as speed.
-            self._task = self._progress.add_task(description, total=total, **fields)
-        else:
-            self._progress.update(self._task, description=description, total=total, **fields)
+        if self._spinner is not None:
+            self._spinner.stop()
+        if self._bar is not None:
+            self._bar.close()
+        self._spinner = self._bar = None
 
 
 @contextlib.contextmanager

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hushgraph import __version__
-from hushgraph._files import sync_folder, write_whole
+from hushgraph._files import whole_folder, write_whole
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.combined import combine_boards, place_weights
-from hushgraph.errors import InputError, RunError, WriteError
+from hushgraph.errors import InputError, RunError, WriteError, explain
 from hushgraph.export.onnx_model import build_onnx, check_exportable, name_shown
 from hushgraph.graph.cell_rules import CYCLES, EVERY_COLUMN, rule_for
 from hushgraph.graph.columns import Columns
@@ -56,22 +55,13 @@ def export_run(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Pat
         board, parts = combine_boards(release.load_boards(), centred=release.task.is_centred, in_place=True)
     content = build_onnx(release, model, noise_std=0.0 if board is None else board.noise_std)
     rules = describe_rules(release, board, parts)
-    draft = place.with_name(f"{place.name}.draft")
-    try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
+    failed = f"out={place}: cannot be written"
+    with explain(WriteError, failed, "choose another"), whole_folder(place) as draft:
         write_whole(draft / MODEL, content)
         if board is not None:
             _write_board(draft / BOARD, board, damped=release.config.damped)
         write_whole(draft / RULES, json.dumps(rules, indent=1, allow_nan=False).encode())
         write_whole(draft / README, render_template("export.md", rules=rules).encode())
-        # An empty folder is replaced.
-        draft.replace(place)
-        sync_folder(place.absolute().parent)
-    except OSError as error:
-        raise WriteError(
-            f"out={place}: cannot be written ({error.strerror or error}); choose another"
-        ) from None
     return place
 
 

@@ -16,8 +16,7 @@ from hushgraph.privacy.defaults import (
     choose_reads,
 )
 from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan, RowPlan, TreePlan
-from hushgraph.sampling.trees import bound_tree_size
+from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan, RowPlan, TreePlan, bound_tree_size
 
 # Without a target epsilon, the rule for defaults starts from a common one.
 _USUAL_EPSILON = 8.0

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hushgraph._files import append_line, lock_file, lock_path, unlock_file, write_whole
 from hushgraph._text import rounded_up
 from hushgraph._validate import as_float, show_value
-from hushgraph.errors import BudgetExceededError, PlanError, RunError, WriteError
+from hushgraph.errors import BudgetExceededError, PlanError, RunError, WriteError, explain
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.ledger_copy import LedgerCopy, make_copy
 from hushgraph.privacy.lines import MALFORMED, read_line, write_line
@@ -340,14 +340,13 @@ class _Contents(NamedTuple):
 
 def _read(path: Path) -> _Contents:
     """Read and check every line."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise RunError(
-            f"budget={path}: no such file; set it up with hushgraph budget {path} --epsilon E --delta D"
-        ) from None
-    except OSError as error:
-        raise RunError(f"budget={path}: cannot be read ({error.strerror}); check its permissions") from None
+    with explain(RunError, f"budget={path}: cannot be read", "check its permissions"):
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise RunError(
+                f"budget={path}: no such file; set it up with hushgraph budget {path} --epsilon E --delta D"
+            ) from None
     *lines, torn = content.split(b"\n")
     first = read_line(lines[0], after="") if lines else None
     if first is None:
@@ -424,26 +423,22 @@ def _append(path: Path, contents: _Contents, charges: Iterable[RunCharge]) -> No
         text += line
     if contents.is_torn:
         write_whole(path, contents.kept)
-    try:
+    with explain(WriteError, f"budget={path}: cannot be written", "check its permissions"):
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
-    except OSError as error:
-        raise WriteError(
-            f"budget={path}: cannot be written ({error.strerror}); check its permissions"
-        ) from None
     try:
         size = os.fstat(file).st_size
         if size != len(contents.kept):
             raise WriteError(
                 f"budget={path}: it was changed by something that does not lock it; nothing was charged"
             )
-        try:
-            append_line(file, text)
-        except OSError as error:
-            # The run has not begun and will not, so what reached the disk may go.
-            with contextlib.suppress(OSError):
-                os.ftruncate(file, size)
-            reason = error.strerror or error
-            raise WriteError(f"budget={path}: cannot be written ({reason}); free space") from None
+        with explain(WriteError, f"budget={path}: cannot be written", "free space"):
+            try:
+                append_line(file, text)
+            except OSError:
+                # The run has not begun and will not, so what reached the disk may go.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(file, size)
+                raise
     finally:
         os.close(file)
 
@@ -451,12 +446,8 @@ def _append(path: Path, contents: _Contents, charges: Iterable[RunCharge]) -> No
 @contextlib.contextmanager
 def _hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock beside the budget, after waiting for whoever holds it; it goes with the process."""
-    try:
+    with explain(RunError, f"budget={path}: cannot be locked", "choose a folder you can write to"):
         descriptor = lock_file(lock_path(path), wait=True)
-    except OSError as error:
-        raise RunError(
-            f"budget={path}: cannot be locked ({error.strerror}); choose a folder you can write to"
-        ) from None
     try:
         yield
     finally:

@@ -53,8 +53,8 @@ def check_budget(
     steps: int | None,
 ) -> None:
     """Refuse a budget that contradicts itself, before data is read."""
-    noise = {"sigma_over_clip": sigma_over_clip, "paper_noise_multiplier": paper_noise_multiplier}
-    noise = {name: value for name, value in noise.items() if value is not None}
+    units = {"sigma_over_clip": sigma_over_clip, "paper_noise_multiplier": paper_noise_multiplier}
+    noise = {name: value for name, value in units.items() if value is not None}
     if private and epsilon is None and not noise:
         raise PlanError(
             "no budget: give epsilon=E or sigma_over_clip=S, or ask for training without privacy "
@@ -65,9 +65,13 @@ def check_budget(
             raise PlanError(
                 f"{name}={value} and private=False: without privacy there is no budget; leave out one"
             )
-    check_one_noise(sigma_over_clip, paper_noise_multiplier)
+    if len(noise) > 1:
+        raise PlanError(
+            f"sigma_over_clip={sigma_over_clip} and paper_noise_multiplier={paper_noise_multiplier}: both "
+            "say how much noise there is; leave one out"
+        )
     for name, value in noise.items():
-        if not (value is not None and math.isfinite(value) and value > 0):
+        if not (math.isfinite(value) and value > 0):
             raise PlanError(f"{name}={value}: expected a finite number above 0")
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
         raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
@@ -77,15 +81,6 @@ def check_budget(
         [(name, value)] = noise.items()
         raise PlanError(
             f"epsilon={epsilon}, {name}={value} and steps={steps}: two of them give the third; leave one out"
-        )
-
-
-def check_one_noise(sigma_over_clip: float | None, paper_noise_multiplier: float | None) -> None:
-    """Refuse noise in both of its units."""
-    if sigma_over_clip is not None and paper_noise_multiplier is not None:
-        raise PlanError(
-            f"sigma_over_clip={sigma_over_clip} and paper_noise_multiplier={paper_noise_multiplier}: both "
-            "say how much noise there is; leave one out"
         )
 
 

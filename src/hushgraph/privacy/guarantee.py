@@ -185,28 +185,9 @@ class Guarantee:
         return self.plan.delta
 
     @property
-    def adjacency(self) -> str:
-        """The relation between neighbouring data sets."""
-        return self.plan.adjacency
-
-    @property
     def priced_epsilon(self) -> float:
         """What the accountant charges for one emptied row; the ledger shows it as spent."""
         return self.plan.epsilon
-
-    @property
-    def priced_group_of_two(self) -> float:
-        """The same for two rows emptied together."""
-        return self.plan.epsilon_group_of_two
-
-    @property
-    def priced_edge(self) -> float | None:
-        """An upper bound for one edge removed, which is two records unless the plan is directed.
-
-        None where no bound is derived.
-        """
-        edge = self.plan.epsilon_edge
-        return None if math.isinf(edge) and self.plan.is_private else edge
 
     @cached_property
     def statement(self) -> Statement:
@@ -231,12 +212,16 @@ class Guarantee:
     @property
     def epsilon_group_of_two(self) -> float:
         """Epsilon for two rows emptied together; infinite for "none"."""
-        return math.inf if self.kind == "none" else self.priced_group_of_two
+        return math.inf if self.kind == "none" else self.plan.epsilon_group_of_two
 
     @property
     def epsilon_edge(self) -> float | None:
-        """Epsilon for one edge; infinite for "none", None where no bound is derived."""
-        return math.inf if self.kind == "none" else self.priced_edge
+        """Epsilon for one edge, which is two records unless the plan is directed; infinite for "none".
+
+        None where no bound is derived.
+        """
+        edge = math.inf if self.kind == "none" else self.plan.epsilon_edge
+        return None if math.isinf(edge) and self.kind != "none" else edge
 
     @property
     def best_guess(self) -> float:
@@ -248,15 +233,16 @@ class Guarantee:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the statement as JSON values; infinity is "inf"."""
-        names = ("epsilon", "epsilon_group_of_two", "epsilon_edge", "priced_epsilon", "priced_group_of_two")
+        names = ("epsilon", "epsilon_group_of_two", "epsilon_edge", "priced_epsilon")
         figures = {name: getattr(self, name) for name in names}
+        figures["priced_group_of_two"] = self.plan.epsilon_group_of_two
         return {
             "kind": self.kind,
             "why": [asdict(reason) for reason in self.why],
             "assumptions": write_assumptions(self.assumptions),
             **{name: None if value is None else json_number(value) for name, value in figures.items()},
             "delta": self.delta,
-            "adjacency": self.adjacency,
+            "adjacency": self.plan.adjacency,
         }
 
 

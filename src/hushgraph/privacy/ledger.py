@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import append_line, is_same, lock_file, lock_path, unlock_file, write_whole
-from hushgraph.errors import BudgetExceededError, RunError, WriteError
+from hushgraph.errors import BudgetExceededError, RunError, WriteError, explain
 from hushgraph.privacy.changes import TRAINING_ROW, rows_emptied
 from hushgraph.privacy.charges import (
     Charge,
@@ -23,7 +23,7 @@ from hushgraph.privacy.charges import (
     read_recorded,
     read_value,
 )
-from hushgraph.privacy.ledger_copy import LedgerCopy
+from hushgraph.privacy.ledger_copy import SPACE, LedgerCopy
 from hushgraph.privacy.lines import MALFORMED, read_line, write_line
 
 if TYPE_CHECKING:
@@ -157,12 +157,8 @@ class Ledger:
     @classmethod
     def _read(cls, path: Path, lock: int | None, plan: PrivacyPlan | None) -> Ledger:
         """Read and check every line; replace a torn last line by what it counts as."""
-        try:
+        with explain(RunError, f"ledger={path}: cannot be read", "check its permissions"):
             content = path.read_bytes()
-        except OSError as error:
-            raise RunError(
-                f"ledger={path}: cannot be read ({error.strerror}); check its permissions"
-            ) from None
         lines = content.removesuffix(b"\n").split(b"\n")
         first = read_line(lines[0], after="")
         if first is None or first[0].get("ledger") not in _VERSIONS:
@@ -304,20 +300,14 @@ class Ledger:
         line, checksum = write_line(entry, after=self._checksum)
         self._check_place()
         try:
-            append_line(self._file, line)
-        except OSError as error:
+            with explain(WriteError, f"ledger={self.path}: cannot be written", SPACE):
+                append_line(self._file, line)
+            if self._copy is not None:
+                self._copy.append(line)
+        except BaseException:
             # Only reading the file again can tell what reached the disk.
             self.close()
-            reason = error.strerror or error
-            raise WriteError(
-                f"ledger={self.path}: cannot be written ({reason}); free space, then resume the run"
-            ) from None
-        if self._copy is not None:
-            try:
-                self._copy.append(line)
-            except BaseException:
-                self.close()
-                raise
+            raise
         self._book(entry, checksum)
 
     def _allows(self, charge: Charge, count: int) -> bool:
@@ -407,12 +397,8 @@ class Ledger:
         self.releases[name] = digest
 
     def _start_writing(self) -> None:
-        try:
+        with explain(WriteError, f"ledger={self.path}: cannot be written", "check its permissions"):
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        except OSError as error:
-            raise WriteError(
-                f"ledger={self.path}: cannot be written ({error.strerror}); check its permissions"
-            ) from None
 
     def discard(self) -> None:
         """Close a ledger whose run could not be created, and remove its files."""
@@ -458,11 +444,8 @@ def _measure(charge: Charge) -> float:
 
 def _acquire_lock(path: Path) -> int:
     """Lock the ledger at `path`; return a descriptor."""
-    try:
-        return lock_file(lock_path(path))
-    except BlockingIOError:
-        raise RunError(f"ledger={path}: another process is writing to it; wait for it to end") from None
-    except OSError as error:
-        raise RunError(
-            f"ledger={path}: cannot be locked ({error}); choose a folder you can write to"
-        ) from None
+    with explain(RunError, f"ledger={path}: cannot be locked", "choose a folder you can write to"):
+        try:
+            return lock_file(lock_path(path))
+        except BlockingIOError:
+            raise RunError(f"ledger={path}: another process is writing to it; wait for it to end") from None

@@ -6,7 +6,10 @@ import os
 from pathlib import Path
 
 from hushgraph._files import append_line, is_same, lock_file, sync_folder, unlock_file
-from hushgraph.errors import RunError, WriteError
+from hushgraph.errors import RunError, WriteError, explain
+
+SPACE = "free space, then resume the run"
+"""What to do where a line cannot be written."""
 
 
 class LedgerCopy:
@@ -29,22 +32,20 @@ class LedgerCopy:
             budget: what keeps the copy, for messages.
         """
         run = ledger.parent
-        try:
-            file = lock_file(path, flags=os.O_WRONLY | os.O_APPEND)
-        except BlockingIOError:
-            raise RunError(
-                f"run={run}: another process goes on with this run, from another folder; wait for it to end"
-            ) from None
-        except FileNotFoundError:
-            raise RunError(
-                f"run={run}: budget {budget} has lost {path}, its copy of the ledger of this run, so how far "
-                "the run went is unknown; restore that file, or give charge_again to charge this folder as a "
-                "run of its own"
-            ) from None
-        except OSError as error:
-            raise RunError(
-                f"run={run}: {path} cannot be opened ({error.strerror}); check its permissions"
-            ) from None
+        with explain(RunError, f"run={run}: {path} cannot be opened", "check its permissions"):
+            try:
+                file = lock_file(path, flags=os.O_WRONLY | os.O_APPEND)
+            except BlockingIOError:
+                raise RunError(
+                    f"run={run}: another process goes on with this run, from another folder; wait for it to "
+                    "end"
+                ) from None
+            except FileNotFoundError:
+                raise RunError(
+                    f"run={run}: budget {budget} has lost {path}, its copy of the ledger of this run, so how "
+                    "far the run went is unknown; restore that file, or give charge_again to charge this "
+                    "folder as a run of its own"
+                ) from None
         copy = cls(path, file)
         try:
             known, held = path.read_bytes(), ledger.read_bytes()
@@ -69,13 +70,8 @@ class LedgerCopy:
                 f"budget: {self._path} was removed or replaced while the run went on, so no further step was "
                 "taken; restore it and resume"
             )
-        try:
+        with explain(WriteError, f"{self._path}: cannot be written", SPACE):
             append_line(self._file, line)
-        except OSError as error:
-            reason = error.strerror or error
-            raise WriteError(
-                f"{self._path}: cannot be written ({reason}); free space, then resume the run"
-            ) from None
 
     def close(self) -> None:
         """Release the lock."""
@@ -86,12 +82,8 @@ class LedgerCopy:
 
 def make_copy(path: Path) -> None:
     """Make an empty copy of a ledger, unless there is one: what any ledger begins with."""
-    try:
+    with explain(WriteError, f"{path}: cannot be written", "check its permissions and free space"):
         path.parent.mkdir(exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666))
         for folder in (path.parent, path.parent.parent):
             sync_folder(folder)
-    except OSError as error:
-        raise WriteError(
-            f"{path}: cannot be written ({error.strerror}); check its permissions and free space"
-        ) from None

@@ -1,4 +1,4 @@
-"""RunCharge: what a budget is charged for one run, and what several runs cost together."""
+"""RunCharge: what a budget is charged for one whole run, and what several runs cost together."""
 
 from __future__ import annotations
 

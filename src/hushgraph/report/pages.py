@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
 from hushgraph._text import digits_down, digits_up, rounded_up
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, explain
 from hushgraph.figures.names import format_figure, name_figure
 
 if TYPE_CHECKING:
@@ -81,10 +81,8 @@ def check_target(path: str | os.PathLike[str], marks: Mapping[str, bytes], *, wh
         raise InputError(f"out={place}: there is no folder {place.parent}; make it first")
     for ending, mark in marks.items():
         file = place.with_suffix(ending)
-        try:
+        with explain(InputError, f"out={file}: cannot be read", "choose another name"):
             start = file.read_bytes()[:_MARK_WITHIN] if file.exists() else mark
-        except OSError as error:
-            raise InputError(f"out={file}: cannot be read ({error.strerror}); choose another name") from None
         if mark not in start:
             raise InputError(f"out={file}: it exists and is not {what}; choose another name")
     return place

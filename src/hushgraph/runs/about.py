@@ -5,20 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
-from hushgraph.errors import RunError
+from hushgraph.errors import RunError, explain
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.records import RelationInfo
 from hushgraph.privacy.budget import BudgetEntry
-from hushgraph.privacy.guarantee import CLASSES_NOT_RECORDED, Assumption
+from hushgraph.privacy.guarantee import CLASSES_NOT_RECORDED, Assumption, write_assumptions
 from hushgraph.privacy.lines import MALFORMED
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Task, read_task
+
+if TYPE_CHECKING:
+    from hushgraph.runs.folder import RunFolder
 
 ABOUT = "run.json"
 FORMAT = 1
@@ -32,21 +36,18 @@ def write_about(path: Path, about: Mapping[str, Any]) -> None:
 
 def read_about(path: Path) -> dict[str, Any]:
     """The fields of a `RunFolder` that `write_about` wrote; RunError where they are missing or damaged."""
-    try:
-        about = json.loads((path / ABOUT).read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        advice = (
-            "its ledger is there; restore run.json, or, if the run never began, remove the folder"
-            if (path / "ledger.jsonl").exists()
-            else "expected the folder of a run"
-        )
-        raise RunError(f"run={path}: no run.json in it; {advice}") from None
-    except OSError as error:
-        raise RunError(
-            f"run={path}: run.json cannot be read ({error.strerror}); check its permissions"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
+    with explain(RunError, f"run={path}: run.json cannot be read", "check its permissions"):
+        try:
+            about = json.loads((path / ABOUT).read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            advice = (
+                "its ledger is there; restore run.json, or, if the run never began, remove the folder"
+                if (path / "ledger.jsonl").exists()
+                else "expected the folder of a run"
+            )
+            raise RunError(f"run={path}: no run.json in it; {advice}") from None
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
     try:
         if about["format"] != FORMAT:
             raise RunError(f"format {about['format']!r}; this version reads format {FORMAT}")
@@ -69,6 +70,18 @@ def damage_error(path: Path, name: str, error: Exception) -> RunError:
     """What reading a file of a run ends with, where something else wrote it."""
     reason = " ".join(repr(error).split())[:300]
     return RunError(f"run={path}: {name} is damaged ({reason}); restore it")
+
+
+def write_fields(folder: RunFolder) -> dict[str, Any]:
+    """What the files of a run and of its release both say of it, but for the settings."""
+    about: dict[str, Any] = {
+        "plan": json.loads(folder.plan.to_json()),
+        "num_features": folder.num_features,
+        "columns": None if folder.columns is None else json.loads(folder.columns.to_json()),
+        "assumptions": write_assumptions(folder.assumptions),
+    }
+    # Left out where records are a list of nodes.
+    return about | ({"relations": [asdict(each) for each in folder.relations]} if folder.relations else {})
 
 
 def read_fields(about: Mapping[str, Any]) -> dict[str, Any]:

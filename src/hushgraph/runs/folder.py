@@ -21,7 +21,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,26 +30,30 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from hushgraph._files import read_tensors, write_tensors, write_whole
+from hushgraph._files import read_tensors, whole_folder, write_tensors, write_whole
 from hushgraph._stores import find_address
 from hushgraph.billboard.board import Board, load_board
+from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.loading import name_labels
-from hushgraph.errors import DivergedError, InputError, RunError, WriteError
+from hushgraph.datasets.tables.files import TableFiles
+from hushgraph.datasets.tables.new_rows import ListedBy, new_rows_from_tables
+from hushgraph.errors import DivergedError, InputError, RunError, WriteError, explain
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.records import EdgeWeight, RelationInfo
+from hushgraph.inference.new_nodes import locate
+from hushgraph.inference.rows_of_graph import RowsOfGraph, find_rows
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import (
     Assumption,
     Guarantee,
     describe_guarantee,
     find_assumptions,
-    write_assumptions,
 )
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan
-from hushgraph.runs.about import ABOUT, FORMAT, read_about, write_about
+from hushgraph.runs.about import ABOUT, FORMAT, read_about, write_about, write_fields
 from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES, check_charged
@@ -88,15 +92,22 @@ def _refuse_run(out: Path) -> None:
 def check_out(path: str | os.PathLike[str]) -> None:
     """Refuse a folder for a new run that is a file, holds a run or holds anything else, such as the data."""
     out = Path(path)
-    try:
+    with _creating(out):
         _refuse_run(out)
         if out.is_dir() and any(out.iterdir()):
             raise RunError(f"out={out}: it holds other files; choose a new folder, or an empty one")
         if out.exists() and not out.is_dir():
-            raise RunError(f"out={out}: cannot be created (it is a file); choose another folder")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise RunError(f"out={out}: cannot be created ({reason}); choose another folder") from None
+            raise OSError("it is a file")
+
+
+@contextlib.contextmanager
+def _creating(out: Path) -> Iterator[None]:
+    with explain(RunError, f"out={out}: cannot be created", "choose another folder"):
+        try:
+            yield
+        except ValueError as error:
+            # A name that no file can have.
+            raise OSError(str(error)) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,23 +173,18 @@ class RunFolder:
         Returns:
             The ledger, open and locked.
         """
-        about = {
+        about = write_fields(self) | {
             "format": FORMAT,
-            "plan": json.loads(self.plan.to_json()),
             "config": asdict(self.config),
-            "num_features": self.num_features,
             "num_classes": self.num_classes,
             "task": self.asked.to_json(),
             "split_id": self.split_id,
             "data": self.data,
-            "columns": None if self.columns is None else json.loads(self.columns.to_json()),
             "versions": dict(versions()),
             "warnings": list(self.warnings),
-            "assumptions": write_assumptions(self.assumptions),
         }
         if self.budget is not None:
             about["budget"] = asdict(self.budget)
-        about |= self.describe_relations()
         is_new = self._make_directory()
         ledger: Ledger | None = None
         try:
@@ -194,10 +200,6 @@ class RunFolder:
                 if is_new:
                     self.path.rmdir()
             raise
-
-    def describe_relations(self) -> dict[str, Any]:
-        """What a file says of relations; nothing where there are none."""
-        return {"relations": [asdict(each) for each in self.relations]} if self.relations else {}
 
     def start(self) -> Ledger:
         """Write the folder of a new run, and charge the run to the budget of its data, if it has one.
@@ -269,7 +271,7 @@ class RunFolder:
 
     def _make_directory(self) -> bool:
         """Make the directory; return whether it is new."""
-        try:
+        with _creating(self.path):
             # Other files are refused by `check_out` where a caller must not mix them with a run.
             _refuse_run(self.path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -279,9 +281,6 @@ class RunFolder:
                 if not self.path.is_dir():
                     raise
                 return False
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise RunError(f"out={self.path}: cannot be created ({reason}); choose another folder") from None
         return True
 
     @classmethod
@@ -301,24 +300,17 @@ class RunFolder:
         """Copy the files of a finished run into a folder that is new or empty; return the copy."""
         self.check_finished()
         place = Path(path)
-        try:
+        with explain(WriteError, f"path={place}: cannot be written", "choose another folder"):
             if place.exists() and (not place.is_dir() or any(place.iterdir())):
                 raise RunError(f"path={place}: it exists and is not an empty folder; choose another name")
-            draft = place.with_name(f"{place.name}.draft")
-            shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir(parents=True)
-            for name in _FILES:
-                if (self.path / name).exists():
-                    shutil.copyfile(self.path / name, draft / name)
-            if self.release_path.is_dir():
-                shutil.copytree(self.release_path, draft / RELEASE)
-            if self.is_release:
-                shutil.copytree(self.path, draft, dirs_exist_ok=True)
-            # An empty folder is replaced; the copy is there as a whole or not at all.
-            draft.replace(place)
-        except OSError as error:
-            reason = error.strerror or error
-            raise WriteError(f"path={place}: cannot be written ({reason}); choose another folder") from None
+            with whole_folder(place) as draft:
+                for name in _FILES:
+                    if (self.path / name).exists():
+                        shutil.copyfile(self.path / name, draft / name)
+                if self.release_path.is_dir():
+                    shutil.copytree(self.release_path, draft / RELEASE)
+                if self.is_release:
+                    shutil.copytree(self.path, draft, dirs_exist_ok=True)
         return replace(self, path=place)
 
     @property
@@ -448,8 +440,7 @@ class RunFolder:
             people=config.people,
             person=config.person,
         )
-        if not _needs_bounds(graph.task):
-            graph = replace(graph, declared_task=self.task)
+        graph = self._declare_task(graph)
         if config.setting == "inductive":
             graph = graph.disjoint()
         if (graph.num_features, split_id(graph)) != (self.num_features, self.split_id):
@@ -464,6 +455,41 @@ class RunFolder:
                 "data it began with"
             )
         return graph
+
+    def read_rows(self, files: TableFiles, boards: ReadyBoards, *, listed_by: ListedBy) -> RowsOfGraph:
+        """Read a part of the rows of the run as a graph of their own, as `read_graph` reads all of them.
+
+        Args:
+            files: of the part.
+            boards: of the run.
+            listed_by: the end of an edge that lists the other one.
+        """
+        config, task = self.config, name_labels(_as_read(self.asked))
+        is_number = isinstance(task, Number)
+        num_classes = None if is_number else self.num_classes
+        with new_rows_from_tables(
+            files,
+            columns=self.columns or Columns(),
+            listed_by=listed_by,
+            labels=True,
+            splits=config.split is None,
+            kind="number" if isinstance(task, Number) else task,
+            num_classes=num_classes,
+        ) as given:
+            rows = find_rows(
+                locate(given, boards, self.num_features, are_new=False),
+                given.cells,
+                boards,
+                edge_owner=self.plan.edge_owner,
+                split=config.split,
+                split_seed=config.split_seed,
+                task=task,
+                num_classes=num_classes,
+            )
+        return rows._replace(graph=self.scale(self._declare_task(rows.graph)))
+
+    def _declare_task(self, graph: Graph) -> Graph:
+        return graph if _needs_bounds(graph.task) else replace(graph, declared_task=self.task)
 
     @property
     def num_classes(self) -> int:

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph import __version__
-from hushgraph._files import sync_folder, write_whole
-from hushgraph.errors import RunError, WriteError
-from hushgraph.privacy.guarantee import describe_guarantee, write_assumptions
+from hushgraph._files import whole_folder, write_whole
+from hushgraph.errors import RunError, WriteError, explain
+from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.lines import MALFORMED
-from hushgraph.runs.about import damage_error, find_checksum, read_fields
+from hushgraph.runs.about import damage_error, find_checksum, read_fields, write_fields
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder
@@ -41,9 +41,9 @@ CARD = "README.md"
 _RELEASED = ("weights.safetensors", "halfway.safetensors", SCALING_FILE, *BOARD_FILES)
 RELEASE_FILES = (*_RELEASED, FIGURES_FILE, ABOUT, CARD)
 """All that a release may hold."""
-# How a run was watched is nobody else's business.
 # Of data that is no tables; left out where nothing is declared.
 _RECORDS = ("edge_weight", "people")
+# How a run was watched is nobody else's business.
 _PRIVATE_SETTINGS = ("seed", "exact_figures", "train_accuracy", "evaluate_every")
 # How the public split was drawn, by its names in a configuration and in the file.
 _SPLIT = {"split": "shares", "split_seed": "draw"}
@@ -70,10 +70,8 @@ def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> P
     if place.exists():
         return place
     check_publishable(folder)
-    draft = place.with_name(f"{place.name}.draft")
-    try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir()
+    advice = f"free space, then make it with hushgraph release {folder.path}"
+    with explain(WriteError, f"{place}: cannot be written", advice), whole_folder(place) as draft:
         for name in _RELEASED:
             _link(folder.path / name, draft / name)
         result = _list_covered(folder, figures)
@@ -82,14 +80,6 @@ def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> P
             _write_json(draft / FIGURES_FILE, tables | {"figures": result["figure_table"]})
         _write_json(draft / ABOUT, _describe(folder, result))
         write_whole(draft / CARD, card.encode())
-        sync_folder(draft)
-        draft.rename(place)
-        sync_folder(folder.path)
-    except OSError as error:
-        raise WriteError(
-            f"{place}: cannot be written ({error.strerror or error}); free space, then make it with "
-            f"hushgraph release {folder.path}"
-        ) from None
     return place
 
 
@@ -130,22 +120,17 @@ def list_settings(config: TrainingConfig) -> dict[str, Any]:
 def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
     config = list_settings(folder.config)
     split = {public: config.pop(name) for name, public in _SPLIT.items()}
-    about: dict[str, Any] = {
+    about = write_fields(folder) | {
         "format": FORMAT,
         "hushgraph": __version__,
-        "plan": json.loads(folder.plan.to_json()),
         "config": config,
-        "num_features": folder.num_features,
         "task": folder.task.to_json(),
-        "columns": None if folder.columns is None else json.loads(folder.columns.to_json()),
         # With the digest of which identifiers are in the training split, all of which is public.
         "public_split": split | {"training_nodes": folder.split_id},
-        "assumptions": write_assumptions(folder.assumptions),
         "guarantee": folder.guarantee.to_json(),
         "statement": folder.guarantee.statement.to_text(),
         "result": dict(result),
     }
-    about |= folder.describe_relations()
     return about | {"sum": find_checksum(about)}
 
 

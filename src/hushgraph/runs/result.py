@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hushgraph.errors import RunError, WriteError
+from hushgraph.errors import RunError, WriteError, explain
 
 
 def _is_number(value: Any) -> bool:
@@ -105,18 +105,13 @@ def append_metrics(
         "seconds": round(seconds, 3),
     }
     line = json.dumps(values, allow_nan=False).encode() + b"\n"
-    try:
-        with (path / "metrics.jsonl").open("ab+") as file:
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                # A kill may have cut the last line short; it must not take this one with it.
-                line = line if file.read(1) == b"\n" else b"\n" + line
-            file.write(line)
-    except OSError as error:
-        raise WriteError(
-            f"{path / 'metrics.jsonl'}: cannot be written ({error.strerror}); free space or restore "
-            "the folder, then resume the run"
-        ) from None
+    place, advice = path / "metrics.jsonl", "free space or restore the folder, then resume the run"
+    with explain(WriteError, f"{place}: cannot be written", advice), place.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            # A kill may have cut the last line short; it must not take this one with it.
+            line = line if file.read(1) == b"\n" else b"\n" + line
+        file.write(line)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

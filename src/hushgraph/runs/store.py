@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hushgraph._stores import fetch_file, open_store
 from hushgraph.datasets.catalog.data_root import data_root
-from hushgraph.errors import RunError, WriteError
+from hushgraph.errors import RunError, WriteError, explain
 from hushgraph.runs.release import RELEASE_FILES
 
 POINTER = "release.json"
@@ -46,6 +46,12 @@ def put_release(release: Path, address: str) -> None:
         system.pipe_file(f"{root}/{POINTER}", pointer)
 
 
+def has_release(address: str) -> bool:
+    """Whether a release was put at an address."""
+    with open_store(address) as (system, root):
+        return bool(system.exists(f"{root}/{POINTER}"))
+
+
 def fetch_release(address: str) -> Path:
     """The folder with a copy of the release that the pointer names, in the user's cache.
 
@@ -58,13 +64,9 @@ def fetch_release(address: str) -> Path:
         place = data_root() / "releases" / _digest(pointer)
         if place.is_dir():
             return place
-        try:
+        with explain(WriteError, f"{place.parent}: cannot be written", "set HUSHGRAPH_DATA"):
             place.parent.mkdir(parents=True, exist_ok=True)
             draft = Path(tempfile.mkdtemp(dir=place.parent))
-        except OSError as error:
-            raise WriteError(
-                f"{place.parent}: cannot be written ({error.strerror}); set HUSHGRAPH_DATA"
-            ) from None
         try:
             for name, digest in files.items():
                 fetch_file(system, f"{root}/files/{digest}", draft / name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numba
@@ -83,29 +82,6 @@ def tree_sizes(lists: BoundedLists, depth: int, roots: Int64Array) -> Int64Array
     if depth > 0:
         _count_rows(lists.indptr, lists.indices, roots, depth, LARGEST_TREE, sizes)
     return sizes
-
-
-def bound_tree_size(max_readers: int, max_reads: int | None, depth: int, num_nodes: int) -> int:
-    """Return the most rows that the deepest level of a tree can have, from public figures alone.
-
-    The rows that are j reads below the root are counted for every j. They are at most D^j. A node is read by
-    at most K training nodes, so at most K^(j-1) of them are the same node, and they are at most N K^(j-1).
-
-    Args:
-        max_readers: K.
-        max_reads: D; None is unlimited.
-        depth: r.
-        num_nodes: N, all nodes of the graph.
-    """
-    reads = num_nodes if max_reads is None else min(max_reads, num_nodes)
-    total = 1
-    if max_readers == 0:
-        return total
-    for j in range(1, depth + 1):
-        total += math.comb(depth, j) * min(reads**j, num_nodes * max_readers ** (j - 1))
-        if total > LARGEST_TREE:
-            break
-    return total
 
 
 def grow(lists: BoundedLists, roots: npt.ArrayLike, depth: int) -> Trees:

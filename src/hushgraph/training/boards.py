@@ -1,4 +1,4 @@
-"""The boards of a graph in memory: made once they are charged, found again, and read by every row."""
+"""The boards of a run, in memory or in mapped files: made once they are charged, found again, and read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.parts import Parts
-from hushgraph.training.source import find_released
+from hushgraph.training.releases import find_released
 
 
 @dataclass(eq=False)
@@ -100,7 +100,7 @@ class Boards:
         self._catch_up(num_boards=0, num_ballots=place + 1)
         # They were for these ballots.
         self._readings = None
-        board = self.parts.release_board(
+        board = self.parts.cast_and_release(
             self.graph,
             self._ballots[place],
             noise_std=plan.board_noise[place],
@@ -117,7 +117,7 @@ class Boards:
         folder, graph = self.folder, self.graph
         for place in range(len(self.boards), num_boards):
             path, plan = folder.path / BOARD_FILES[place], folder.plan.fingerprint()
-            self.boards.append(load_board(path, plan=plan))
+            self.boards.append(self.parts.load_board(path, plan=plan))
         for place in range(len(self._ballots), num_ballots):
             labels = self._ballots[0] if self._ballots else None
             ballots = make_ballots(folder, graph, place, self._readings, labels=labels, parts=self.parts)

@@ -28,8 +28,6 @@ _CHUNK = 65_536
 _FACTOR = 1_000
 # Shares below this difference are called the same.
 _SAME = 0.02
-# Of a model that predicts one class: the least part of rows that get it, the most recall of other classes.
-_ALMOST_ALL, _ALMOST_NONE = 0.9, 0.1
 _SPLITS = {"test": "test", "val": "validation"}
 
 
@@ -162,9 +160,18 @@ def list_figure_notices(figure_table: Sequence[Mapping[str, Any]]) -> list[str]:
         1
     """
     for split, words in _SPLITS.items():
-        told = _Told(figure_table, split)
-        if told.find("accuracy") is not None:
-            return [*_judge_classes(told, words), *_judge_baseline(told, words)]
+        told = _list_told(figure_table, split)
+        accuracy, baseline = told.get("accuracy"), told.get("majority_baseline")
+        if accuracy is None:
+            continue
+        # Both come from the same tables, so that their errors may add up.
+        if baseline is None or accuracy.high - baseline.low > _SAME:
+            return []
+        return [
+            f"the model is at most {_SAME:.0%} better than always predicting the most frequent class: "
+            f"{words} accuracy {accuracy.value:.1%} against {baseline.value:.1%}; a larger epsilon, more "
+            "training nodes or fewer classes may help"
+        ]
     return []
 
 
@@ -186,8 +193,8 @@ def list_comparison_notices(
     (name, reads_graph), (baseline, reads_rows) = tables.items()
     words = name_figure(figure)
     for split, split_words in _SPLITS.items():
-        with_graph = _Told(reads_graph, split).find(figure)
-        without = _Told(reads_rows, split).find(figure)
+        with_graph = _list_told(reads_graph, split).get(figure)
+        without = _list_told(reads_rows, split).get(figure)
         if with_graph is None or without is None:
             continue
         # The two runs drew their noise independently.
@@ -228,60 +235,15 @@ class _Figure(NamedTuple):
         return self.value - self.low
 
 
-class _Told:
+def _list_told(figure_table: Iterable[Mapping[str, Any]], split: str) -> dict[str, _Figure]:
     """The figures of one whole split that noise does not hide."""
-
-    def __init__(self, figure_table: Iterable[Mapping[str, Any]], split: str) -> None:
-        self._figures = {
-            (row["figure"], row["class"]): _Figure(row["value"], *row["noise"])
-            for row in figure_table
-            if row["split"] == split
-            and row["group"] is None
-            and row["value"] is not None
-            and row["noise"] is not None
-        }
-
-    def find(self, figure: str, place: int | None = None) -> _Figure | None:
-        """One figure, of a class where it has one."""
-        return self._figures.get((figure, place))
-
-    @property
-    def classes(self) -> list[int]:
-        """The classes of which the recall can be told."""
-        return [place for figure, place in self._figures if figure == "recall" and place is not None]
-
-
-def _judge_classes(told: _Told, split: str) -> list[str]:
-    """Whether one class is predicted for almost all rows, and no other one is found."""
-    for place in told.classes:
-        recall, precision, share = (told.find(name, place) for name in ("recall", "precision", "share"))
-        if recall is None or precision is None or share is None or not precision.high:
-            continue
-        # Rows that get this class are those of it that are found, over the part of them that are right.
-        predicted = min(1.0, recall.low * share.low / precision.high)
-        others = [told.find("recall", other) for other in told.classes if other != place]
-        none_is_found = bool(others) and all(
-            each is not None and each.high <= _ALMOST_NONE for each in others
-        )
-        if predicted >= _ALMOST_ALL and none_is_found:
-            return [
-                f"the model predicts class {place} for almost every node of the {split} split (at least "
-                f"{math.floor(100 * predicted)}%) and hardly finds any other class; a larger epsilon, more "
-                "training nodes or fewer classes may help"
-            ]
-    return []
-
-
-def _judge_baseline(told: _Told, split: str) -> list[str]:
-    """Whether always predicting the most frequent class would be as good."""
-    accuracy, baseline = told.find("accuracy"), told.find("majority_baseline")
-    # Both come from the same tables, so that their errors may add up.
-    if accuracy is None or baseline is None or accuracy.high - baseline.low > _SAME:
-        return []
-    return [
-        f"the model is at most {_SAME:.0%} better than always predicting the most frequent class: {split} "
-        f"accuracy {accuracy.value:.1%} against {baseline.value:.1%}"
-    ]
+    return {
+        row["figure"]: _Figure(row["value"], *row["noise"])
+        for row in figure_table
+        if (row["split"], row["group"], row["class"]) == (split, None, None)
+        and row["value"] is not None
+        and row["noise"] is not None
+    }
 
 
 def _has_no_reverse(graph: Graph) -> bool:

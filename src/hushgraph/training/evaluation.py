@@ -18,7 +18,8 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.tasks.task import Task, is_labelled
 from hushgraph.training.parts import Parts
-from hushgraph.training.source import View, release_counts
+from hushgraph.training.releases import release_counts
+from hushgraph.training.source import View
 
 SPLITS = ("val", "test")
 """The evaluated splits."""

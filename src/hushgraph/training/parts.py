@@ -90,8 +90,9 @@ class Parts:
         label_ballots: what rows with a training label cast.
         soft_ballots: adds the ballots of everybody else, from the outputs of the model, for a second board.
         board_draws: the randomness of a board, by the seed of the run and the place of the board.
-        release_board: casts ballots and adds noise.
+        cast_and_release: casts ballots and adds noise; charges nothing.
         save_board: makes a board visible.
+        load_board: finds a board that was released, by its file and its plan.
         read_board: what rows read of the boards together.
         make_lists: bounded lists of a graph, by the plan and the seed of their keys.
         adapt_sum: from the clipped sum that training chose to the one that is used.
@@ -109,8 +110,9 @@ class Parts:
     label_ballots: Callable[..., Ballots] = ballots.label_ballots
     soft_ballots: Callable[[Ballots, Tensor, Task], Ballots] = ballots.with_predictions
     board_draws: Callable[[int | None, int], Draws] = choose_draws
-    release_board: Callable[..., Board] = board.cast_and_release
+    cast_and_release: Callable[..., Board] = board.cast_and_release
     save_board: Callable[[Board, Path, Callable[[], None]], None] = board.save_board
+    load_board: Callable[..., Board] = board.load_board
     read_board: Callable[..., npt.NDArray[np.float32]] = reading.read_scaled
     make_lists: Callable[[Graph, PrivacyPlan, int], BoundedLists] = draw_lists
     adapt_sum: Callable[[ClippedSum], ClippedSum] = keep_sum

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hushgraph._text import rounded_up
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import TaskID
+
     from hushgraph.training.trainer import Observer
 
 # Between two drawings of the bar, in seconds.
@@ -113,28 +116,40 @@ class LogLines:
 
 
 class TerminalBar:
-    """A line of the terminal, on standard error."""
+    """A line of the terminal, which goes at the end: how many are done, some figures, the time left.
 
-    def __init__(self) -> None:
+    Args:
+        what: is counted.
+        console: where to draw, instead of standard error.
+    """
+
+    def __init__(self, what: str = "step", console: Console | None = None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._progress = Progress(
-            TextColumn("step"),
+            TextColumn(what, markup=False),
             MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.fields[figures]}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[figures]}", markup=False),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            TextColumn("left"),
+            console=console or Console(stderr=True),
             transient=True,
+            # Results go to standard output while the line is shown, so rich must not take that over.
             redirect_stdout=False,
             redirect_stderr=False,
         )
         self._progress.start()
-        self._task = self._progress.add_task("step", total=None, figures="")
+        self._task: TaskID | None = None
 
-    def show(self, done: int, total: int, figures: str) -> None:
-        self._progress.update(self._task, completed=done, total=total, figures=figures)
+    def show(self, done: float, total: float, figures: str) -> None:
+        shown: dict[str, Any] = {"completed": done, "total": total, "figures": figures}
+        if self._task is None:
+            # What an earlier process did, as of a resumed run, must not count as speed.
+            self._task = self._progress.add_task("", **shown)
+        else:
+            self._progress.update(self._task, **shown)
 
     def close(self) -> None:
         self._progress.stop()

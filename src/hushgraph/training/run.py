@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,39 +16,47 @@ from scipy import sparse
 from torch import nn
 
 from hushgraph import _arrays
-from hushgraph._text import rounded_up
+from hushgraph._text import is_elsewhere, rounded_up
+from hushgraph.billboard.board import Board
 from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.billboard.scaled import add_free_inputs, scale_readings
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.engine import use_engine
+from hushgraph.datasets.spark import is_reading
+from hushgraph.datasets.tables.files import TableFiles, name_tables
 from hushgraph.datasets.tables.new_rows import ListedBy
-from hushgraph.errors import InputError, RunError
+from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.figures.tables import NoisyTables
 from hushgraph.graph.checks import check_features
 from hushgraph.graph.graph import Graph
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.covered import average_over_neighbours, score_table
+from hushgraph.inference.executors import Counts, PartCounts, PartScorer, write_scores
 from hushgraph.inference.in_memory import evaluate
 from hushgraph.inference.new_nodes import (
     NewNodes,
+    check_listed,
     check_names,
     fill_empty,
     find_lists,
     open_new_nodes,
     score_rows,
 )
-from hushgraph.inference.predicted import Predicted
+from hushgraph.inference.predicted import Predicted, Skipped, Summary, save_predicted
+from hushgraph.inference.predictions import check_out
+from hushgraph.inference.rows_of_graph import cut_board
 from hushgraph.inference.thresholds import Threshold, give_threshold, read_threshold
 from hushgraph.models.device import choose_device
 from hushgraph.privacy.guarantee import write_assumptions
 from hushgraph.privacy.plans import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.consistency import check_consistent
+from hushgraph.runs.consistency import BOARD_FILES, check_consistent
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.result import read_metrics
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Evaluation
 from hushgraph.training.boards import Boards
+from hushgraph.training.parts import Parts
 from hushgraph.training.prepare import check_model
 
 if TYPE_CHECKING:
@@ -240,6 +248,142 @@ class Run:
             reads_neighbours=reads_neighbours,
         )
 
+    def write_predictions(
+        self,
+        data: Any,
+        out: str | os.PathLike[str],
+        *,
+        probabilities: bool = False,
+        force: bool = False,
+        engine: str = "memory",
+        memory: str | None = None,
+        **options: Any,
+    ) -> Summary:
+        """Write what `predict_table` gives to a file; with Spark, executors write it, files in and files out.
+
+        Executors score rows by what the run released, where `out` is an address or ends in `.parquet`, unless
+        neighbours are read in the clear, or splits of an inductive run. It is then a folder of Parquet files,
+        complete where it holds `_SUCCESS`, and no row passes through this process.
+
+        Args:
+            data, engine, memory: as in `predict_table`.
+            out: ends in `.csv`, `.parquet` or `.npz`; with Spark also the address of a folder, such as
+                s3a://bank/scores.
+            probabilities: whether each class or label has a column of its own.
+            force: replace what is there.
+            options: of `predict_table`.
+
+        Returns:
+            Counts, and what is promised.
+        """
+        if engine != "memory" or memory is not None:
+            beside = None if is_elsewhere(str(out)) else Path(out)
+            with use_engine(engine, data, memory=memory, beside=beside):
+                return self.write_predictions(data, out, probabilities=probabilities, force=force, **options)
+        check_out(out, force=force)
+        if self._is_for_executors(out, **options):
+            return self._write_by_executors(data, str(out), probabilities, force, options)
+        if is_elsewhere(str(out)):
+            raise InputError(
+                f"out={out}: executors of Spark alone write there, and score what a run released without "
+                "neighbours in the clear; name a file"
+            )
+        predicted = self.predict_table(data, **options)
+        save_predicted(predicted, Path(out), probabilities=probabilities)
+        return predicted.summary
+
+    def _is_for_executors(
+        self, out: str | os.PathLike[str], *, new: bool = False, in_the_clear: bool = False, **_: Any
+    ) -> bool:
+        """Whether Spark reads tables, and its executors can score them with the release alone."""
+        is_folder = is_elsewhere(str(out)) or Path(out).suffix == ".parquet"
+        # Neighbours in the clear, and their splits, are rows of others.
+        is_own = self._has_boards
+        if not new:
+            is_own = self.plan.covers_predictions and not in_the_clear and self.config.setting != "inductive"
+        return is_reading() and is_folder and is_own and self.folder.release_path.is_dir()
+
+    def _write_by_executors(
+        self, data: Any, out: str, probabilities: bool, force: bool, options: Mapping[str, Any]
+    ) -> Summary:
+        columns, is_new = self.folder.columns, bool(options.get("new"))
+        if columns is None:
+            raise GraphError(
+                f"{name_tables(data)}: the run was not trained on tables, so the roles of columns are unknown"
+            )
+        threshold = self._choose_threshold(options.get("threshold"), options.get("top"), in_the_clear=False)
+        summary: dict[str, Any] = {"threshold": threshold, "is_covered": self._is_covered}
+        summary["reads_neighbours"] = False
+        example = Predicted(
+            **self._names,
+            **summary,
+            probabilities=np.zeros((1, self.folder.task.num_outputs), np.float32),
+            names=np.zeros(1, np.int64),
+        )
+
+        def check(counts: Counts) -> None:
+            if counts.listed and counts.unknown == counts.listed:
+                board = self.folder.load_boards()[0]
+                check_listed(board, counts.listed, counts.unknown, counts.unknown_names)
+            if counts.places and (counts.rows, counts.trained) != (counts.places, self.plan.num_train_nodes):
+                raise RunError(
+                    f"run={self.folder.path}: the data has {counts.rows:,} nodes and {counts.trained:,} "
+                    f"training nodes, or persons with one, the run {counts.places:,} and "
+                    f"{self.plan.num_train_nodes:,}; give the data it began with"
+                )
+
+        counts = write_scores(
+            data,
+            out,
+            columns=columns,
+            listed_by=self._lister(options.get("symmetrize") if is_new else None),
+            reads_edges=self._has_boards,
+            scorer=PartScorer(load=Run.load, options=dict(options), probabilities=probabilities),
+            release=self.folder.release_path,
+            example=example,
+            check=check,
+            overwrite=force,
+        )
+        return replace(
+            example.summary,
+            nodes=counts.rows,
+            skipped=Skipped(counts.unknown, counts.unknown_names, counts.skipped) if is_new else None,
+        )
+
+    def predict_part(
+        self, files: TableFiles, *, new: bool = False, **options: Any
+    ) -> tuple[Predicted, PartCounts]:
+        """Predict some of the rows of a table, as `predict_table` predicts all; for executors.
+
+        Args:
+            files: of these rows and of the edges that belong to them. Nodes of one person are together.
+            new: whether they are new nodes.
+            options: of `predict_table`.
+        """
+        if new or not self._has_boards:
+            return self.predict_table(files, new=new, **options), PartCounts()
+        boards = self._ready_boards
+        part = self.folder.read_rows(files, boards, listed_by=self._lister(None))
+
+        def load_part(path: Path, *, plan: str) -> Board:
+            return cut_board(boards.boards[BOARD_FILES.index(path.name)], part.nodes)
+
+        own = Boards(self.folder, part.graph, parts=Parts(load_board=load_part))
+        table = own.read_boards(self.folder.num_boards - 1, torch.device("cpu"))
+        outputs = score_table(self.model, part.graph, table)[part.rows]
+        predicted = Predicted(
+            **self._names,
+            probabilities=self.folder.task.show(outputs).cpu().numpy(),
+            names=part.names,
+            threshold=self._choose_threshold(
+                options.get("threshold"), options.get("top"), in_the_clear=False
+            ),
+            is_covered=self._is_covered,
+            reads_neighbours=False,
+        )
+        names = boards.boards[0].node_names
+        return predicted, PartCounts(part.graph.num_train_units, len(names) if names is not None else 0)
+
     def _choose_threshold(
         self, threshold: float | None, top: str | float | None, *, in_the_clear: bool
     ) -> Threshold | None:
@@ -321,15 +465,13 @@ class Run:
         self, data: Any, *, symmetrize: bool | None, threshold: Threshold | None
     ) -> Predicted:
         boards = self._ready_boards
-        is_symmetrized = self.config.symmetrize if symmetrize is None else symmetrize
-        lister: ListedBy = "source" if self.plan.edge_owner == "sender" else "target"
         with open_new_nodes(
             data,
             boards,
             columns=self.folder.columns,
             num_features=self.folder.num_features,
             declared=self.folder.edge_weight,
-            listed_by="either" if is_symmetrized else lister,
+            listed_by=self._lister(symmetrize),
         ) as nodes:
             probabilities, _ = self._predict_rows(boards, nodes)
         return Predicted(
@@ -341,6 +483,12 @@ class Run:
             reads_neighbours=False,
             new_nodes=nodes,
         )
+
+    def _lister(self, symmetrize: bool | None) -> ListedBy:
+        """The end of an edge that lists the other one."""
+        if self.config.symmetrize if symmetrize is None else symmetrize:
+            return "either"
+        return "source" if self.plan.edge_owner == "sender" else "target"
 
     def _predict_rows(
         self, boards: ReadyBoards, nodes: NewNodes

@@ -12,7 +12,8 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.scaling.histograms import NoisyHistograms
 from hushgraph.training.parts import Parts
-from hushgraph.training.source import Source, find_counts, release_counts
+from hushgraph.training.releases import find_counts, release_counts
+from hushgraph.training.source import Source
 
 
 @runtime_checkable

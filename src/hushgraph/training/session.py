@@ -34,9 +34,10 @@ from hushgraph.training.optimizers import build_optimizer
 from hushgraph.training.parts import Parts
 from hushgraph.training.prepare import OptimizerFactory
 from hushgraph.training.publish import publish_run
+from hushgraph.training.releases import release_board
 from hushgraph.training.run import Run
 from hushgraph.training.scaling import release_scaling
-from hushgraph.training.source import Source, View, release_board
+from hushgraph.training.source import Source, View
 from hushgraph.training.steps import build_trainer
 from hushgraph.training.trainer import Observer, State
 from hushgraph.training.watch import Watch

@@ -20,10 +20,9 @@ from hushgraph.models.gnn import GNN, GCNLayer
 from hushgraph.models.recording import choose_room
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, bound_tree_size
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.random import KeyedGenerator
-from hushgraph.sampling.trees import bound_tree_size
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.parts import ClippedSum, Parts
 from hushgraph.training.row_batches import RowBatches

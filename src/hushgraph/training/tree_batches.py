@@ -19,12 +19,12 @@ from hushgraph.graph.graph import Graph
 from hushgraph.graph.persons import gather
 from hushgraph.graph.shares import find_shares
 from hushgraph.inputs.features import Features
-from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
+from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan, bound_tree_size
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists
 from hushgraph.sampling.random import RandomSource
 from hushgraph.sampling.stable import stable_lists
-from hushgraph.sampling.trees import bound_tree_size, grow, tree_sizes
+from hushgraph.sampling.trees import grow, tree_sizes
 from hushgraph.training.distributed import Group
 from hushgraph.training.row_batches import choose_roots
 

@@ -1,4 +1,6 @@
-"""A board: noisy tallies of ballots of norm 1, released once.
+"""The price of a board: noisy tallies of ballots of norm 1, released once.
+
+Nothing is charged here: `release_board` in `training/releases.py` does that.
 
 How far a change moves it, where a ballot has norm 1:
 

@@ -12,7 +12,7 @@ from hushgraph.privacy.plans.plan import (
     name_training,
 )
 from hushgraph.privacy.plans.rows import RowPlan
-from hushgraph.privacy.plans.trees import LARGEST_TREE, TreePlan
+from hushgraph.privacy.plans.trees import LARGEST_TREE, TreePlan, bound_tree_size
 
 __all__ = [
     "ADJACENCY",
@@ -23,6 +23,7 @@ __all__ = [
     "PrivacyPlan",
     "RowPlan",
     "TreePlan",
+    "bound_tree_size",
     "json_number",
     "name_training",
 ]

@@ -241,11 +241,6 @@ class PrivacyPlan(ABC):
             return PoissonDraw(rate=self.sampling_rate)
         return FixedSizeDraw(size=self.batch_size, population=self.num_train_nodes)
 
-    @property
-    def lines_per_root(self) -> int:
-        """The most lines that one tree has, those of all levels together; larger trees contribute zero."""
-        return 1
-
     def most_lines(self, num_nodes: int) -> int:
         """The most lines that all trees of a batch have together, those of all levels."""
         return num_nodes if self.protects == "person" else self.num_train_nodes

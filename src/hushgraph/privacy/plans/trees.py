@@ -16,6 +16,29 @@ from hushgraph.privacy.statement import TREE_WORDS, Wording
 LARGEST_TREE = 1 << 24
 
 
+def bound_tree_size(max_readers: int, max_reads: int | None, depth: int, num_nodes: int) -> int:
+    """Return the most rows that the deepest level of a tree can have, from public figures alone.
+
+    The rows that are j reads below the root are counted for every j. They are at most D^j. A node is read by
+    at most K training nodes, so at most K^(j-1) of them are the same node, and they are at most N K^(j-1).
+
+    Args:
+        max_readers: K.
+        max_reads: D; None is unlimited.
+        depth: r.
+        num_nodes: N, all nodes of the graph.
+    """
+    reads = num_nodes if max_reads is None else min(max_reads, num_nodes)
+    total = 1
+    if max_readers == 0:
+        return total
+    for j in range(1, depth + 1):
+        total += math.comb(depth, j) * min(reads**j, num_nodes * max_readers ** (j - 1))
+        if total > LARGEST_TREE:
+            break
+    return total
+
+
 @dataclass(frozen=True, kw_only=True)
 class TreePlan(PrivacyPlan):
     """Steps on trees; a prediction reads its neighbours in the clear, so it is not covered.
@@ -120,31 +143,19 @@ class TreePlan(PrivacyPlan):
             *super().list_figures(),
         ]
 
-    @property
-    def lines_per_root(self) -> int:
-        """The most lines that one tree has, those of all levels together; larger trees contribute zero."""
-        deepest = 1
-        if self.reads_edges:
-            # A line has a copy of itself and its reads in the level below.
-            unlimited = self.max_reads is None
-            deepest = (
-                LARGEST_TREE
-                if unlimited
-                else min((1 + (self.max_reads or 0)) ** self.num_layers, LARGEST_TREE)
-            )
-        return (self.num_layers + 1) * deepest
-
     def most_lines(self, num_nodes: int) -> int:
         """The most lines that all trees of a batch have together, those of all levels.
 
-        A node is read by at most K training nodes, so that it is at most (1 + K)^l times in level l.
+        A node is read by at most K training nodes, so that it is at most (1 + K)^l times in level l. A line
+        has a copy of itself and its reads in the level below; larger trees contribute zero.
         """
-        roots = num_nodes if self.protects == "person" else self.num_train_nodes
-        by_root = roots * self.lines_per_root
+        by_root = super().most_lines(num_nodes) * (self.num_layers + 1)
         if not self.reads_edges:
             return by_root
+        reads = LARGEST_TREE if self.max_reads is None else self.max_reads
+        deepest: int = min((1 + reads) ** self.num_layers, LARGEST_TREE)
         copies: int = sum((1 + self.max_readers) ** level for level in range(self.num_layers + 1))
-        return min(by_root, num_nodes * copies)
+        return min(by_root * deepest, num_nodes * copies)
 
     def mean_lines_per_root(self, num_nodes: int) -> float:
         """The most lines that the deepest level of a tree has on average over all training nodes.
