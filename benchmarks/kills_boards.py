@@ -136,7 +136,7 @@ class Life:
         """Put the hooks into this process."""
         noted = self.note_board(board.cast_and_release)
         begin = import_module("hushgraph.training.train")
-        begin.Parts = partial(Parts, release_board=noted)  # type: ignore[attr-defined]
+        begin.Parts = partial(Parts, cast_and_release=noted)  # type: ignore[attr-defined]
         session.release_board = self.watch_board(session.release_board)  # type: ignore[attr-defined]
         for name in CALLS:
             setattr(os, name, self.count_call(name, getattr(os, name)))

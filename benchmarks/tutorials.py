@@ -26,9 +26,9 @@ from typing import Any
 
 from hushgraph.cli.app import main as run_command
 from hushgraph.comparison import Comparison
+from hushgraph.comparison.figure import draw_comparison
 from hushgraph.figures.names import format_figure, name_figure
 from hushgraph.plots import canvas
-from hushgraph.plots.comparison import ModelBar, draw_comparison
 
 ROOT = Path(__file__).parent.parent
 RECORDS = Path(__file__).parent / "records"
@@ -81,11 +81,9 @@ def draw(records: Mapping[str, dict[str, Any]]) -> None:
         fill(name, f"figures of {name}", write_figures(record))
         if "comparison" in record:
             compared = Comparison.from_json(json.dumps(record["comparison"]))
-            keys = ("name", "test", "epsilon", "guarantee", "predictions")
-            bars = [ModelBar(**{key: getattr(row, key) for key in keys}) for row in compared.entries]
             note = "Filled bars: the guarantee holds. " + " ".join(compared.notices)
             title = f"Five models: {name_figure(compared.figure)} on the test split"
-            draw_comparison(bars, PICTURES / f"{name}.svg", title=title, note=note, figure=compared.figure)
+            draw_comparison(compared.entries, PICTURES / f"{name}.svg", title=title, note=note)
             fill(name, f"help of {name}", write_verdict(compared))
     if "social" in records:
         draw_labels(records["social"], PICTURES / "social-genres.svg")

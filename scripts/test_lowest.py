@@ -59,8 +59,8 @@ def list_tools() -> list[str]:
         dev = tomllib.load(file)["project"]["optional-dependencies"]["dev"]
     lowest = [needed for needed in dev if needed.partition(">=")[0] in LOWEST_TOOLS]
     pins = read_pins()
-    # PyYAML comes with mkdocs, which is not installed here.
-    return [*lowest, *(f"{name}=={pins[name]}" for name in PINNED_TOOLS), "pyyaml"]
+    # PyYAML comes with mkdocs, which is not installed here; 6.0.2 is the first with wheels for Python 3.13.
+    return [*lowest, *(f"{name}=={pins[name]}" for name in PINNED_TOOLS), "pyyaml>=6.0.2"]
 
 
 def resolve(folder: Path, uv: Path) -> Path:
