@@ -74,7 +74,7 @@ spark-test: setup ## Run the tests of Spark; Java is installed where it is missi
 	  > /dev/null 2>&1 || echo "spark-test: no Java here and none could be installed; the tests are skipped"
 	@if command -v java > /dev/null; then \
 	  if $(BIN)/pip install --quiet --no-deps --upgrade --target .spark -c constraints.txt $(SPARK); then \
-	    PYTHONPATH=$(abspath .spark) $(BIN)/pytest tests/datasets/test_spark.py; \
+	    PYTHONPATH=$(abspath .spark) $(BIN)/pytest tests/datasets/test_spark.py tests/inference/test_executors.py; \
 	  else echo "spark-test: PySpark could not be installed; the tests are skipped"; fi; fi
 
 # Beside .venv, because a server of S3 brings 60 packages that nothing else needs.

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from functools import cached_property, partial
 from typing import Any
 
@@ -30,8 +31,8 @@ from hushgraph.tasks.task import Task, no_label
 from hushgraph.training.boards import digest_of
 from hushgraph.training.memory import GraphView
 from hushgraph.training.parts import Parts
+from hushgraph.training.releases import find_released
 from hushgraph.training.running import run_plan
-from hushgraph.training.source import find_released
 
 
 class SqliteEngine:
@@ -126,7 +127,7 @@ def train_database(
     path: str | os.PathLike[str], out: str | os.PathLike[str], *, task: Task, epsilon: float, **settings: Any
 ) -> hg.Run:
     """Train on the tables nodes(id, label, split, one column per feature) and edges(source, target)."""
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         rows = database.execute("SELECT * FROM nodes ORDER BY id").fetchall()
         kind = task.check_labels(np.zeros(1, np.int64)).dtype
         splits = np.array([row[2] for row in rows])
