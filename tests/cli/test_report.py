@@ -368,9 +368,10 @@ def test_a_release_is_reported_from_what_is_in_it(run: Run, file: Path, tmp_path
     assert twin["result"]["figure_table"] == whole["figure_table"]
     assert (twin["data"], twin["ledger"], twin["spending"], twin["test"]) == ("unnamed data", None, [], None)
     assert not twin["result"].keys() & {"exact_figures", "seconds", "device", "train_accuracy"}
+    # An exact figure may equal a covered one by chance, so that numbers are compared with what was released.
+    assert twin["result"] == json.loads((release / "release.json").read_text())["result"]
     text = page + json.dumps(twin)
-    exact = whole["exact_figures"]["test_accuracy"]
-    for word in (str(tmp_path), "whole-run", file.stem, socket.gethostname(), repr(exact)):
+    for word in (str(tmp_path), "whole-run", file.stem, socket.gethostname()):
         assert word not in text, word
     before = names(release)
     # What the whole run or its data shows beyond it does not go into a release.
