@@ -122,7 +122,9 @@ class Number(Task):
 
     def show(self, outputs: Tensor) -> Tensor:
         """The number in its own unit."""
-        return (outputs.clip(-1, 1) + 1) / 2 * (self.high - self.low) + self.low
+        numbers = (outputs.clip(-1, 1) + 1) / 2 * (self.high - self.low) + self.low
+        # Rounding may have gone past a bound.
+        return numbers.clip(self.low, self.high)
 
     def predict(self, outputs: Tensor) -> Tensor:
         """What `show` gives."""
