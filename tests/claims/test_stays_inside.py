@@ -246,7 +246,8 @@ def test_a_release_of_trees_has_no_figures(said: Said) -> None:
     assert all(exact[key] > 0 for key in FIGURES)
     for name in ("release/release.json", "release/README.md"):
         text = said.files[name].decode()
-        # Neither exact figures, nor times, nor where the data lies. A round figure may be a setting by chance.
+        # Neither exact figures, nor times, nor where the data lies.
+        # A figure with few digits may equal a setting by chance.
         figures = {exact[key] for key in FIGURES} & long_numbers_in(repr(exact))
         assert not (figures | {exact["seconds"]}) & long_numbers_in(text)
         assert str(said.folder.parent) not in text
