@@ -351,7 +351,7 @@ def test_the_page_of_the_architecture_names_what_there_is() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     paths = set(re.findall(r"`([a-z_]+/(?:[a-z_/]+\.[a-z]+)?|[a-z_]+\.py)`", text)) - {"release/"}
     assert [path for path in paths if not any((top / path).exists() for top in (PACKAGE, ROOT))] == []
-    pairs = re.findall(r"`([a-z_/]+\.py)`: (?:one entry of )?`([A-Za-z_]+)`", text)
+    pairs = re.findall(r"`([a-z_/]+\.py)`: (?:one entry of )?`(?:[A-Za-z]+\.)?([A-Za-z_]+)`", text)
     assert len(pairs) > 20
     for path, name in pairs:
         source = (PACKAGE / path).read_text(encoding="utf-8")

@@ -58,7 +58,8 @@ class Table:
 class Task(ABC):
     """What is asked of a node.
 
-    The fields of a task are its public settings; they are written to the folder of a run.
+    The fields of a task are its public settings; they are written to the folder of a run. Clipping, noise and
+    what is charged are no task's: docs/architecture.md says what a task may change.
 
     Attributes:
         name: what the task is called in files.
