@@ -254,14 +254,14 @@ def _choose_factors(squares, rule, weight, factors):  # type: ignore[no-untyped-
 
 
 @numba.njit(**INNER, fastmath=FASTMATH)
-def _scale(values, factor, count, target):  # type: ignore[no-untyped-def]
-    """Write values times a float64 factor, each rounded once; zero for the factor 0, whatever they are."""
+def _scale(values, factor, count):  # type: ignore[no-untyped-def]
+    """Values times a float64 factor in place, each rounded once; zero for the factor 0, whatever they are."""
     if factor == 0:
         for k in range(count):
-            target[k] = 0
+            values[k] = 0
         return
     for k in range(count):
-        target[k] = np.float32(factor * np.float64(values[k]))
+        values[k] = np.float32(factor * np.float64(values[k]))
 
 
 @numba.njit(**INNER, inline="always")
@@ -299,9 +299,12 @@ def clip(layers, buffers, input_squares, skip_squares, rule, weights, begin, row
         for number in range(count, -1, -1):
             layer = pointer(table, number * COLUMNS)
             width, factor = layer[WIDTH], factors[layer[GROUP]]
-            source = pointer(table, min(number, count - 1) * COLUMNS)
-            gradients = pointer(work, source[GRADIENT] + i * width)
-            _scale(gradients, factor, width, pointer(work, layer[GRADIENT] + i * width))
+            gradients = pointer(work, layer[GRADIENT] + i * width)
+            if number == count:
+                scores = pointer(layer, -COLUMNS)
+                copy_scaled(gradients, np.float32(1), pointer(work, scores[GRADIENT] + i * width), width)
+            # In place: compilers make vectors of this loop alone.
+            _scale(gradients, factor, width)
             if factor == 0 and number < count:
                 # Zero times infinity is not zero.
                 outputs = pointer(work, layer[OUTPUT] + i * width)
