@@ -2,8 +2,8 @@
 
 DuckDB reads tables that are larger than memory, and arrays are then kept in files.
 Spark writes what a run needs of its tables to files, which DuckDB then reads. Everything after reading is the
-same code, so that a run has the same numbers either way. An engine that tallies boards itself is a `Source` of
-`training/source.py`.
+same code, so that a run has the same numbers either way. An engine that tallies boards itself is a `Source`
+(`training/source.py`).
 """
 
 from __future__ import annotations
