@@ -143,7 +143,8 @@ def test_the_split_is_known_by_public_facts_alone(graph: Graph) -> None:
 
 def test_an_interruption_loses_nothing(interrupted: Path) -> None:
     """Steps are paid for a few at a time; those that are paid for are taken before the run stops."""
-    assert files(interrupted) == {"run.json", "ledger.jsonl", "checkpoint.safetensors"}
+    # On a fast machine the steps that are paid for may be 50, and then there is a line of metrics.
+    assert files(interrupted) - {"metrics.jsonl"} == {"run.json", "ledger.jsonl", "checkpoint.safetensors"}
     with safetensors.safe_open(interrupted / "checkpoint.safetensors", framework="pt") as file:
         about = json.loads(file.metadata()["about"])
     assert about["step"] == Ledger.open(interrupted / "ledger.jsonl", read_only=True).steps_charged
