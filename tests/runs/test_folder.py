@@ -476,7 +476,7 @@ def test_a_run_without_its_ledger_is_never_a_new_one(copied: Path, graph: Graph,
 def test_a_run_whose_plan_was_edited_is_refused(copied: Path, graph: Graph, mark: Path) -> None:
     file = copied / "run.json"
     file.write_bytes(in_part("plan", steps=50_000)(file.read_bytes()))
-    assert "another plan" in one_line(copied, lambda: hg.resume(copied, graph), mark)
+    assert "plan or settings were edited" in one_line(copied, lambda: hg.resume(copied, graph), mark)
 
 
 def test_what_is_not_a_run_is_one_line(tmp_path: Path, graph: Graph, interrupted: Path, mark: Path) -> None:

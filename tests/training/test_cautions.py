@@ -245,7 +245,8 @@ UNTOLD = "whether the graph helps cannot be told: "
         ((0.60, 0.005), (0.60, 0.005), f"{NOT}as good"),
         ((0.63, 0.005), (0.61, 0.005), None),
         # Noise alone might hide three points.
-        ((0.60, 0.03), (0.61, 0.03), f"{UNTOLD}DP-MLP, the private MLP, may be as good within the noise"),
+        ((0.60, 0.03), (0.61, 0.03), f"{UNTOLD}DP-MLP, the private MLP, is better, but by less than"),
+        ((0.61, 0.03), (0.60, 0.03), f"{UNTOLD}DP-MLP, the private MLP, is worse, but by less than"),
         ((0.50, 0.03), (0.61, 0.03), f"{NOT}better"),
         (None, (0.61, 0.03), f"{UNTOLD}noise hides the"),
     ],

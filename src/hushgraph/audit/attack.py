@@ -368,7 +368,7 @@ def stage_trees(
     Args:
         plan, plant, effort: what is attacked, and how often.
         model, canary, blocks: as in `plant_trees`; of a run with several relations "gcn" has maps of them.
-        at_maps: look at the gradient of those maps, one canary at a time.
+        at_maps: attack the gradients of the maps of relations, one canary at a time.
     """
     if model not in _MODELS:
         raise InputError(f"model={model!r}: expected one of {', '.join(_MODELS)}")

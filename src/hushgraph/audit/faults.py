@@ -140,7 +140,7 @@ def _double_shares(real: Parts) -> Parts:
 
 
 def _redraw_boards(real: Parts) -> Parts:
-    """Every board is visible twice, with new noise, under one charge."""
+    """Release every board twice, with new noise, under one charge."""
     first: list[Board] = []
 
     def cast_and_release(graph: Graph, ballots: Ballots, **given: Any) -> Board:

@@ -106,7 +106,7 @@ class Scene:
         return self.graph(np.ones(self.copies, np.bool_)), self.graph(np.zeros(self.copies, np.bool_))
 
     def graph(self, is_there: Mask) -> Graph:
-        """The graph in which these canaries are there."""
+        """Build the graph that contains these canaries."""
         features, labels, records = self.features.copy(), self.labels.copy(), self.records
         # All nodes of a canary.
         gone = np.flatnonzero(np.isin(self.owners, self.canaries[~is_there]))

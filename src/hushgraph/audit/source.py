@@ -40,7 +40,7 @@ class Settings:
 
 
 def is_run(path: Any) -> bool:
-    """Whether there is the folder of a run, or of what was published of one; that may be an address."""
+    """Whether a path, or an address of an object store, holds a run or a release."""
     if (address := find_address(path)) is not None:
         return has_release(address)
     return any((Path(path) / name).is_file() for name in ("run.json", ABOUT))

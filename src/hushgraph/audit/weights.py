@@ -80,7 +80,7 @@ def point_trees(model: nn.Module, plan: PrivacyPlan) -> list[Weights]:
 
 
 def point_maps(model: nn.Module, plan: PrivacyPlan) -> list[Weights]:
-    """Two settings under which the maps of relations get nearly all of the gradient of a root that reads.
+    """Return two settings of the weights: nearly all of the gradient of a root that reads is in the maps.
 
     Features are 1 or 0. All layers but the last saturate, and the last is 0: nothing is learned below its
     maps, whose inputs are what was read, and the loss is steep.

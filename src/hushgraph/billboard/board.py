@@ -114,12 +114,12 @@ class Board:
 
 
 def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = None) -> Int64Array:
-    """int64 [N, c]: the sum of the ballots cast onto every place, in units. Private, exact.
+    """Sum the ballots cast onto every place, exactly: int64 [N, c], in units of 1 / GRID. The sum is private.
 
     Args:
         graph: the one that the ballots were made for.
         ballots: what every row casts.
-        places: the first place and the one behind the last, if not all places are wanted.
+        places: a half-open range (start, stop); all places by default.
 
     Guarantees:
         Emptying one row moves the tally by at most GRID in Frobenius norm, in integers; by nothing if the row

@@ -275,7 +275,7 @@ class _RowStep:
 
     Attributes:
         outputs: of all layers but the last, after the activation.
-        gradients: by the outputs of all layers, before their activations.
+        gradients: of the loss, with respect to the outputs of all layers before their activations.
         output_squares, gradient_squares: squared norms of both, float64 [rows] each.
     """
 

@@ -137,7 +137,7 @@ class RelationInfo:
         name: of the relation.
         num_places: how many places it names that are not people; None where it names nodes.
         is_weighted: whether records have weights.
-        is_hashed: whether names of places are hashed into that many.
+        is_hashed: whether names of places are hashed into `num_places` buckets.
     """
 
     name: str

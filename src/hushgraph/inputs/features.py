@@ -202,7 +202,7 @@ class RowTable(Features):
 
 @numba.njit(cache=True, nogil=True)
 def _distinct(nodes, positions, distinct, index):  # type: ignore[no-untyped-def]
-    """Distinct nodes in order of appearance; `positions` is -1 everywhere before and after."""
+    """List distinct nodes in order of first appearance; `positions` is scratch: -1 on entry and on return."""
     count = 0
     for i in range(len(nodes)):
         node = nodes[i]

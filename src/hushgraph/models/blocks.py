@@ -137,7 +137,7 @@ class Reads:
         return self._sum(h, self.mean_weights)
 
     def sum_of_reads(self, h: Tensor) -> Tensor:
-        """[upper rows, d]: sum over the entries of every row without the row itself, A h."""
+        """[upper rows, d]: the sum of what every row reads, without the row itself, A h."""
         return self._sum(h, self.read_weights)
 
     def mean_of_relation(self, h: Tensor, relation: int) -> Tensor:

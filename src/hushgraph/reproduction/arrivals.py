@@ -1,4 +1,4 @@
-"""Accuracies of a run beside that of its own predictions: of nodes that arrive later, and in the clear."""
+"""Accuracy on nodes that arrive later, and in the clear, beside the accuracy of covered predictions."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Records:
                 record = json.loads(line)
                 missing = [name for name in _LABELS if name not in record]
             except (ValueError, TypeError):
-                missing = ["JSON"]
+                missing = ["valid JSON"]
             if missing:
                 raise InputError(
                     f"{self.path}, line {number}: no {missing[0]}; expected a record; restore the file or "

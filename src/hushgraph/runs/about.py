@@ -48,9 +48,12 @@ def read_about(path: Path) -> dict[str, Any]:
             raise RunError(f"run={path}: no run.json in it; {advice}") from None
         except (ValueError, RecursionError) as error:
             raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
+    if isinstance(about, dict) and (version := about.get("format", FORMAT)) != FORMAT:
+        raise RunError(
+            f"run={path}: run.json has format {version!r}, and this version reads format {FORMAT}; use the "
+            "version of hushgraph that wrote it"
+        )
     try:
-        if about["format"] != FORMAT:
-            raise RunError(f"format {about['format']!r}; this version reads format {FORMAT}")
         fields = read_fields(about) | {
             "split_id": str(about["split_id"]),
             "data": str(about["data"]),
@@ -58,7 +61,7 @@ def read_about(path: Path) -> dict[str, Any]:
             "warnings": tuple(str(each) for each in about.get("warnings", ())),
         }
         if about.pop("sum") != find_checksum(about):
-            raise RunError("it was edited, so that it tells of another plan or another configuration")
+            raise RunError("it does not match its checksum, so its plan or settings were edited")
         return fields
     except RunError as error:
         raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None

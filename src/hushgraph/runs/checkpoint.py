@@ -92,7 +92,7 @@ def read_checkpoint(
 
 
 def read_progress(path: Path) -> Progress:
-    """How far the run had come when the checkpoint was written; nowhere where there is none."""
+    """Read how far the run had come when the checkpoint was written; no steps if there is none."""
     if not path.exists():
         return Progress()
     metadata = read_tensors(path)[1]

@@ -77,7 +77,7 @@ class BoundedLists:
 def rows_by_reader(edges: Edges, num_nodes: int, train_mask: Any) -> Rows:
     """The distinct records of training readers without self-loops, in rows by reader, each sorted."""
     if num_nodes > np.iinfo(np.int32).max:
-        raise GraphError(f"num_nodes={num_nodes}; node ids are 32-bit; expected fewer than 2^31")
+        raise GraphError(f"num_nodes={num_nodes}: expected fewer than 2^31, as node ids have 32 bits")
     mask = np.asarray(train_mask)
     if mask.dtype != np.bool_ or mask.shape != (num_nodes,):
         raise GraphError(

@@ -54,7 +54,7 @@ class KeyedGenerator:
         """One integer from 0 to a power of two (excluded), or uint64 [size] below 2^64."""
         end = low if high is None else high
         if (high is not None and low != 0) or end & (end - 1) or not 0 < end <= 2**64:
-            raise TypeError("a keyed generator draws from 0 to a power of two only")
+            raise TypeError("a keyed generator expects low=0 and a power of two up to 2^64 as high")
         if size is None:
             return int(self._words(1)[0]) % end
         if end != 2**64 or dtype is not np.uint64:

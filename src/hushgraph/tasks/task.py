@@ -303,7 +303,7 @@ def is_labelled(labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def no_label(dtype: Any) -> float:
-    """What stands for no label in an array of this NumPy or torch type."""
+    """Return the value of a missing label in this NumPy or torch type: -1 of integers, NaN of floats."""
     return -1 if "int" in str(dtype) else float("nan")
 
 

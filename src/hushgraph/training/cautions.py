@@ -211,9 +211,10 @@ def list_comparison_notices(
                 f"and is {verdict} ({shown})"
             ]
         if least <= 0:
+            verdict = "better" if without.value > with_graph.value else "worse"
             return [
-                f"whether the graph helps cannot be told: {baseline}, the private MLP, may be as good within "
-                f"the noise of the figures ({shown})"
+                f"whether the graph helps cannot be told: {baseline}, the private MLP, is {verdict}, but by "
+                f"less than the noise of the figures ({shown})"
             ]
         return []
     return [f"whether the graph helps cannot be told: noise hides the {words} of {name} or {baseline}"]

@@ -51,10 +51,14 @@ class Source(BoardSource, Protocol):
     """Where the rows of a run are. `Memory` is the one in this package; others come from outside."""
 
     @property
-    def num_nodes(self) -> int: ...
+    def num_nodes(self) -> int:
+        """How many nodes the graph has."""
+        ...
 
     @property
-    def device(self) -> torch.device: ...
+    def device(self) -> torch.device:
+        """Where the model is trained."""
+        ...
 
     @property
     def resume_call(self) -> str:
@@ -70,7 +74,7 @@ class Source(BoardSource, Protocol):
         ...
 
     def prepare(self, model: nn.Module) -> None:
-        """Load what steps need, while the first board is made."""
+        """Load what steps need; called once scaling is released and before the first board is made."""
         ...
 
     def read(self, place: int) -> View:

@@ -191,7 +191,7 @@ def test_a_pair_of_files_gets_a_file_that_names_them(tmp_path: Path) -> None:
 def test_a_file_that_is_there_is_kept(people: Path) -> None:
     check = hg.check(people)
     check.write()
-    with pytest.raises(InputError, match="it is there already; give force"):
+    with pytest.raises(InputError, match="the file exists; give force"):
         check.write()
     assert check.write(force=True).exists()
 

@@ -160,7 +160,7 @@ class Check:
     def target(self) -> Path:
         """Return the path of the TOML file that belongs to these tables, whether or not it exists."""
         if self.files is None:
-            raise InputError("path: DataFrames have no folder; name the file to write")
+            raise InputError("path: DataFrames have no folder; give the path of the file to write")
         if self.mapping is not None:
             return self.mapping
         first = self.files[0][0]
@@ -176,9 +176,7 @@ class Check:
         if target.suffix != ".toml":
             raise InputError(f"{format_path(target)}: expected a name that ends in .toml, such as graph.toml")
         if target.exists() and not force:
-            raise InputError(
-                f"{format_path(target)}: it is there already; give force (--force) to replace it"
-            )
+            raise InputError(f"{format_path(target)}: the file exists; give force (--force) to replace it")
         if not target.parent.is_dir():
             raise InputError(
                 f"{format_path(target)}: no folder {format_path(target.parent)}; create it first"

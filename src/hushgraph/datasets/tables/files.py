@@ -41,9 +41,9 @@ class TableFiles:
         mapping: the TOML file, if there is one.
         titles: what messages call a file that stands for a DataFrame, by role.
         given: the names, folders and patterns that the files were found by, by role.
-        relations: the files of edges by the relation that their records are of, where a TOML file names
-            relations; `edges` are then the files of all.
-        origins: of folders that Spark wrote.
+        relations: the files of edges by relation, where a TOML file names relations; `edges` then lists all
+            of them.
+        origins: what the folders that Spark wrote were read from.
         also_new: of a part of new rows: identifiers of new rows that are in other parts; None where these are
             whole tables.
     """

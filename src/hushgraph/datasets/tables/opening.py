@@ -132,7 +132,7 @@ def _read_schema(connection: Any, table: Table) -> Table:
         columns = connection.execute(f"DESCRIBE SELECT * FROM {table.reader}", [table.pattern]).fetchall()
     except duckdb.Error as error:
         reason = " ".join(str(error).split("\n")[0].split())[:120]
-        raise GraphError(f"damaged Parquet ({reason}); write it again") from None
+        raise GraphError(f"damaged Parquet ({reason}); export it again") from None
     (rows,) = connection.execute(
         "SELECT sum(num_rows) FROM parquet_file_metadata(?)", [table.pattern]
     ).fetchone()

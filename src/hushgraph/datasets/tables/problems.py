@@ -242,7 +242,7 @@ class _Finder(RecordFinder):
         )
 
     def _explain_by_places(self, total: int) -> bool:
-        """Whether places explain ends that are no node; name records of places that are not declared."""
+        """Report records of undeclared places; return whether places explain the ends that are not nodes."""
         places = self.settings.get("places")
         one_node = "(u IS NULL) <> (w IS NULL)"
         if places is None:

@@ -319,7 +319,7 @@ class Table:
                 raise GraphError(f"{self.shown}: the files cannot be read together ({reason})") from None
             return replace(self, parts=parts)
         if self.delimiter is None:
-            raise GraphError(f"{self.shown}: damaged Parquet ({reason}); write it again") from None
+            raise GraphError(f"{self.shown}: damaged Parquet ({reason}); export it again") from None
         rows, ends = self._check_csv()
         if len(ends) < 2 or self.has_mixed_line_ends:
             raise GraphError(f"{self.shown}: cannot be read as CSV ({reason})") from None

@@ -270,7 +270,7 @@ class PrivacyPlan(ABC):
         return ()
 
     def board_charge(self, place: int) -> BoardCharge:
-        """What a board is charged as."""
+        """Return the charge of a board."""
         raise PlanError(f"board {place + 1}: a plan of method {self.method!r} has no boards")
 
     @property
