@@ -51,10 +51,10 @@ class Boards:
         """
         self._catch_up(num_boards=place + 1, num_ballots=place + 1)
         plan, config = self.folder.plan, self.folder.config
-        # Those of the boards before are as large as the new ones.
+        # Readings of earlier boards take as much memory as the new ones.
         self._readings = None
         # A board is kept in its file until it is read again.
-        board, parts = combine_boards(
+        board, shares = combine_boards(
             self.boards[: place + 1], centred=self.folder.task.is_centred, in_place=True
         )
         self.boards = []
@@ -62,7 +62,7 @@ class Boards:
             board,
             self.graph,
             plan.edge_owner,
-            own=list(zip(parts, self._ballots, strict=False)),
+            own=list(zip(shares, self._ballots[: len(shares)], strict=True)),
             scale=config.reading_scale,
             radius=config.reading_radius,
             damped=config.damped,
@@ -98,7 +98,7 @@ class Boards:
         """See `BoardSource`."""
         folder, plan = self.folder, self.folder.plan
         self._catch_up(num_boards=0, num_ballots=place + 1)
-        # They were for these ballots.
+        # Readings of earlier boards were needed for these ballots alone.
         self._readings = None
         board = self.parts.cast_and_release(
             self.graph,

@@ -128,6 +128,7 @@ class Session:
         for place, (opening, end) in enumerate(plan.segments):
             is_last = end == plan.steps
             if self.learner.resumed and not is_last and group.broadcast(folder.halfway_path.exists):
+                # An earlier session finished this half.
                 continue
             if opening is not None:
                 group.broadcast(partial(self._release_board, place))
@@ -136,7 +137,15 @@ class Session:
             steps = view.build_steps(state, key=key + place, **common)
             noise = self.learner.noise
             trainer = build_trainer(folder, state, steps, ledger=self.ledger, noise=noise, **common)
-            watch = Watch(trainer, self.ledger, folder, view, observer, lost, begin - seconds)
+            watch = Watch(
+                trainer=trainer,
+                ledger=self.ledger,
+                folder=folder,
+                view=view,
+                observer=observer,
+                steps_lost=lost,
+                begin=begin - seconds,
+            )
             watch.take_steps(end)
             if not is_last:
                 # The ballots of the next board come from these weights. Only the leader has their average.

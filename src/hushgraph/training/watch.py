@@ -21,14 +21,17 @@ CHECKPOINT_SECONDS = 5.0
 _PRICES_PER_RUN = 20
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Watch:
     """Between steps: looks at the validation split, keeps checkpoints, tells the observer.
 
     A process that does not lead has no ledger and does nothing between steps.
 
     Attributes:
+        trainer, ledger, folder, observer: of the run.
         view: the rows, to measure accuracies on.
+        steps_lost: steps that were charged and lost in a kill.
+        begin: when the run began, in seconds, without the time between its sessions.
         epsilon: the price of the first `priced` steps: never less than what has been charged.
     """
 
