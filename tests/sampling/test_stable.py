@@ -120,7 +120,7 @@ def test_a_graph_without_edges(owner: str, num_nodes: int) -> None:
         ({"edge_owner": "both"}, PlanError, "edge_owner='both'"),
         ({"train_mask": np.ones(5, dtype=bool)}, GraphError, r"shape=\(5,\)"),
         ({"train_mask": np.ones(6)}, GraphError, "dtype=float64"),
-        ({"num_nodes": 2**31}, GraphError, "32-bit"),
+        ({"num_nodes": 2**31}, GraphError, "32 bits"),
         ({"num_nodes": 4, "train_mask": np.ones(4, dtype=bool)}, GraphError, r"edge_index\[1, 3\]=4"),
     ],
 )
