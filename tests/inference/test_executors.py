@@ -213,6 +213,51 @@ def test_a_private_mlp_reads_no_edge(session: Any, folder: Path) -> None:
     assert_same("m.parquet", "s.parquet")
 
 
+def test_files_do_not_tell_how_many_edges_there_are(
+    session: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Edges decide how rows are cut; which rows a file has, and in which order, follows from ids alone."""
+    monkeypatch.setattr(executors, "_PART_EDGES", 700)
+    run = hg.Run.load("run", device="cpu")
+    duckdb.execute("COPY (SELECT * FROM 'edges.parquet' LIMIT 1400) TO 'fewer.parquet'")
+    held = []
+    for edges in ("edges.parquet", "fewer.parquet"):
+        run.write_predictions(("nodes.parquet", edges), "s.parquet", engine="spark", force=True)
+        ids = [
+            duckdb.execute(f"SELECT id FROM '{each}'").fetchall()
+            for each in Path("s.parquet").glob("*.parquet")
+        ]
+        held.append(sorted(each for each in ids if each))
+    assert held[0] == held[1]
+    assert len(held[0]) > 10
+
+
+def test_persons_with_blanks_around_their_names_come_together(session: Any, folder: Path) -> None:
+    """Of every kind that there is."""
+    person = "'c' || (id // 3) || CASE id % 3 WHEN 0 THEN chr(160) WHEN 1 THEN chr(8195) ELSE ' ' END"
+    duckdb.execute(f"COPY (SELECT id, age, label, {person} AS holder FROM 'nodes.parquet') TO 'held.parquet'")
+    data = ("held.parquet", "edges.parquet")
+    own: dict[str, Any] = {"num_classes": 3, "epsilon": 4.0, "steps": 3, "hidden": 4, "progress": False}
+    run = hg.train(data, person="holder", split="0.6/0.2/0.2", out="persons", **own)
+    run.write_predictions(data, "m.parquet")
+    run.write_predictions(data, "s.parquet", engine="spark")
+    assert_same("m.parquet", "s.parquet")
+
+
+def test_a_gap_in_ends_changes_no_other_id(session: Any, folder: Path) -> None:
+    """Integers with a gap are floats where pandas wrote them."""
+    gap = "SELECT source, CAST(target AS DOUBLE) AS target FROM 'lists.parquet' UNION ALL SELECT 1000, NULL"
+    duckdb.execute(f"COPY ({gap}) TO 'gap.parquet'")
+    own: dict[str, Any] = {"num_classes": 3, "epsilon": 4.0, "steps": 3, "hidden": 4, "progress": False}
+    run = hg.train(("nodes.parquet", "edges.parquet"), unknown_ids="drop", out="dropping", **own)
+    data = ("new.parquet", "gap.parquet")
+    run.write_predictions(("new.parquet", "lists.parquet"), "m.parquet", new=True)
+    run.write_predictions(data, "gap-m.parquet", new=True)
+    run.write_predictions(data, "s.parquet", new=True, engine="spark")
+    assert_same("m.parquet", "s.parquet")
+    assert_same("gap-m.parquet", "s.parquet")
+
+
 def test_no_row_passes_through_this_process(
     session: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

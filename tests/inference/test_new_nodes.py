@@ -396,3 +396,25 @@ def test_places_of_a_board_without_names_are_numbers(tmp_path: Path) -> None:
     np.savez(tmp_path / "b.npz", x=np.ones((1, 2)), places_indptr=[0, 1], places=["p1"])
     with pytest.raises(GraphError, match=r"is on the board: 'p1'; expected .* numbers from 0"):
         run.predict_table(tmp_path / "b.npz", new=True)
+
+
+def test_a_missing_end_does_not_change_what_other_ends_mean(tmp_path: Path) -> None:
+    """It makes floats of a column of integers, as pandas writes it."""
+    rng = np.random.default_rng(1)
+    table = [("id", "f", "label", "split")]
+    table += [(n + 1000, rng.normal(), n % 2, ("train", "test")[n % 3 == 0]) for n in range(60)]
+    ends = [("source", "target"), *(rng.integers(1000, 1060, (200, 2)).tolist())]
+    nodes, edges = to_parquet(write(tmp_path / "nodes.csv", table)), write(tmp_path / "edges.csv", ends)
+    run = hg.train((nodes, to_parquet(edges)), num_classes=2, unknown_ids="drop", **TRAINING)
+    new = to_parquet(write(tmp_path / "new.csv", [("id", "f"), (7, 0.5), (8, 0.1)]))
+    predicted = []
+    for name, more in (("integers", []), ("gap", [(8, "")])):
+        lists = write(tmp_path / f"{name}.csv", [("source", "target"), (7, 1003), (7, 1004), (7, 12), *more])
+        select = "source, CAST(target AS DOUBLE) AS target" if more else "*"
+        predicted.append(run.predict_table((new, to_parquet(lists, select)), new=True))
+    one, other = predicted
+    assert np.array_equal(one.probabilities, other.probabilities)
+    assert np.asarray(other.names).tolist() == [7, 8]
+    assert other.new_nodes is not None
+    assert one.new_nodes is not None
+    assert one.new_nodes.num_unknown == other.new_nodes.num_unknown == 1

@@ -97,8 +97,11 @@ def check_features(x: Any) -> Any:
     )
 
 
-def check_splits(num_nodes: int, splits: dict[str, Any]) -> dict[str, Array]:
-    """Return every split sorted, as int64; raise GraphError if a node occurs twice."""
+def check_splits(num_nodes: int, splits: dict[str, Any], *, is_part: bool = False) -> dict[str, Array]:
+    """Return every split sorted, as int64; raise GraphError if a node occurs twice.
+
+    A part of a graph (`is_part`) need not have a training node.
+    """
     split_of = np.full(num_nodes, -1, np.int8)
     checked: dict[str, Array] = {}
     for number, (name, values) in enumerate(splits.items()):
@@ -116,7 +119,7 @@ def check_splits(num_nodes: int, splits: dict[str, Any]) -> dict[str, Array]:
             raise GraphError(f"node {shared[0]} is in both {other} and {name}; expected disjoint splits")
         split_of[nodes] = number
         checked[name] = nodes
-    if checked["train_idx"].size == 0:
+    if checked["train_idx"].size == 0 and not is_part:
         raise GraphError("train_idx is empty; expected at least one training node")
     return checked
 

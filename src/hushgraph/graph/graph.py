@@ -75,6 +75,8 @@ class Graph:
             reads are then those of all relations between people. Empty where the reads are all there is.
         persons: int64 [N], for every node the first node of its person, where people have several nodes; None
             where every node is a person. Whose a node is, is public.
+        is_part: whether these are some rows of a graph and the nodes that they list. A part need not have a
+            training node.
         checked_reads: `indptr` and `indices` of a graph that this one was made from by `dataclasses.replace`:
             the same arrays are not checked again.
 
@@ -119,6 +121,7 @@ class Graph:
     filled: Array | None = None
     relations: tuple[Relation, ...] = ()
     persons: Array | None = None
+    is_part: bool = False
     checked_reads: tuple[Array, Array] | None = None
 
     def __post_init__(self) -> None:
@@ -131,7 +134,8 @@ class Graph:
                 "unlabelled nodes the label -1"
             )
         y = self.task.check_labels(y)
-        checked = check_splits(self.num_nodes, {name: getattr(self, name) for name in SPLITS})
+        splits = {name: getattr(self, name) for name in SPLITS}
+        checked = check_splits(self.num_nodes, splits, is_part=self.is_part)
         checked |= {"x": x, "y": y}
         checked["indptr"] = check_integers("indptr", self.indptr, ndim=1).astype(np.int64, copy=False)
         checked["indices"] = check_integers("indices", self.indices, ndim=1)
@@ -174,6 +178,7 @@ class Graph:
         filled: Array | None = None,
         relations: Sequence[Relation] = (),
         persons: Any = None,
+        is_part: bool = False,
     ) -> Graph:
         """Check arrays and build a graph.
 
@@ -187,7 +192,7 @@ class Graph:
                 public: one row can change it. A number that is given is declared public.
             symmetrize: add the reverse of every edge.
             directed: the value of `is_directed`; computed from the edges by default.
-            node_names, columns, clean_up, unread, groups, filled: as in the attributes.
+            node_names, columns, clean_up, unread, groups, filled, is_part: as in the attributes.
             relations: as in the attributes; `edge_index` is None then, and `symmetrize` is for each of them.
             task: what is asked of a node, with labels `y` as it takes them; declared, and so public.
             persons: whose every node is, as in `with_persons`; every node is a person unless given.
@@ -248,6 +253,7 @@ class Graph:
             groups=groups,
             filled=filled,
             relations=tuple(relations),
+            is_part=is_part,
         )
         return graph if persons is None else graph.with_persons(persons)
 

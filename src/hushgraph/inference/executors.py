@@ -34,13 +34,14 @@ from hushgraph.datasets.tables.table import FIXED, Origin
 from hushgraph.errors import GraphError, InputError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.inference.predicted import Predicted
+from hushgraph.runs.release import RELEASE_FILES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 # Rows and edges of a part, on average; a part is in the memory of one executor.
 _PART_ROWS, _PART_EDGES = 1 << 16, 1 << 20
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_INTEGERS, _FLOATS = ("tinyint", "smallint", "int", "bigint"), ("float", "double")
 _TYPES = {"i": "bigint", "b": "boolean", "U": "string", "f4": "float", "f8": "double"}
 # Columns of ours beside those of the tables; their names are no names of columns anywhere else.
 _PART, _TABLE, _SOURCE, _TARGET = (f"hushgraph {name}" for name in ("part", "table", "source", "target"))
@@ -280,10 +281,10 @@ def _score(
     from pyspark.sql import functions as f
 
     kinds = _find_id_types(frames, columns)
-    kind = "bigint" if {*kinds} <= {*_INTEGERS} else "string"
+    kind = "bigint" if {*kinds} <= {*_INTEGERS, *_FLOATS} else "string"
     # Elsewhere too, ids of the graph have the type that they have in the table of nodes.
     is_integer = kind == "bigint" if scorer.options.get("new") else kinds[0] in _INTEGERS
-    nodes, edges, skipped, parts = _join_rows(frames, columns, listed_by, kind)
+    nodes, edges, skipped, (parts, files) = _join_rows(frames, columns, listed_by, kind)
     if not is_integer:
         example = replace(example, names=np.array([""]))
     named: dict[str, Any] = {"origins": frames.origins, "relations": tuple(frames.edges)}
@@ -301,30 +302,34 @@ def _score(
         names = f.array_sort(f.array_distinct(f.flatten(f.collect_list(quote(_NAMES)))))
         sums = {name: f.sum(quote(_count(name))) for name in _COUNTED[:-1]}
         sums["places"] = f.max(quote(_count("places")))
-        scored = pairs.applyInArrow(score_part, _find_schema(example, scorer.probabilities)).observe(
+        scored = pairs.applyInArrow(score_part, _find_schema(example, scorer.probabilities))
+        # Edges decided how rows were cut, and are private: files and the order in them follow from ids alone.
+        name = quote(next(iter(example.to_columns(probabilities=scorer.probabilities))))
+        written = scored.repartition(files, name).sortWithinPartitions(name)
+        counted = written.observe(
             seen,
             f.count(f.lit(1)).alias("rows"),
             f.slice(names, 1, _NAMED).alias("names"),
             *(f.coalesce(total, f.lit(0)).alias(name) for name, total in sums.items()),
         )
         mode = "overwrite" if overwrite else "errorifexists"
-        scored.drop(*map(_count, _COUNTED), _NAMES).write.mode(mode).parquet(target)
-        counted = seen.get
+        counted.drop(*map(_count, _COUNTED), _NAMES).write.mode(mode).parquet(target)
+        counts = seen.get
     return Counts(
-        rows=int(counted["rows"]),
-        listed=int(counted["listed"]),
-        unknown=int(counted["unknown"]),
-        unknown_names=tuple(counted["names"]),
-        skipped=skipped - int(counted["owned"]) if skipped else 0,
-        trained=int(counted["trained"]),
-        places=int(counted["places"]),
+        rows=int(counts["rows"]),
+        listed=int(counts["listed"]),
+        unknown=int(counts["unknown"]),
+        unknown_names=tuple(counts["names"]),
+        skipped=skipped - int(counts["owned"]) if skipped else 0,
+        trained=int(counts["trained"]),
+        places=int(counts["places"]),
     )
 
 
 def _join_rows(
     frames: Frames, columns: Columns, listed_by: ListedBy, kind: str
-) -> tuple[DataFrame, DataFrame, int, int]:
-    """Nodes and edges with the number of their part, edges that may be skipped, and the number of parts."""
+) -> tuple[DataFrame, DataFrame, int, tuple[int, int]]:
+    """Nodes and edges with the number of their part; edges that may be skipped; how many parts and files."""
     from pyspark.sql import functions as f
 
     edges = _stack_edges(frames, columns, kind)
@@ -335,17 +340,20 @@ def _join_rows(
     ((num_nodes,),) = frames.nodes.agg(sizes[0]).collect()
     if not num_nodes:
         raise GraphError(f"{frames.origins[0].name}: no rows; expected one node per row")
-    if num_open and columns.unknown_ids == "refuse" and columns.edge_date is None:
+    are_dropped = columns.unknown_ids == "drop" or columns.places is not None
+    if num_open and not are_dropped and columns.edge_date is None:
         raise GraphError(
             f"{frames.origins[1].name}: {num_open:,} edges have an empty {columns.source!r} or "
             f"{columns.target!r}; expected the id of a node"
         )
-    parts = max(1, math.ceil(num_nodes / _PART_ROWS), math.ceil(num_edges / _PART_EDGES))
+    files = math.ceil(num_nodes / _PART_ROWS)
+    parts = max(files, math.ceil(num_edges / _PART_EDGES))
 
     own_id = f.col(quote(columns.id)).cast(kind)
     whose = own_id.cast("string")
     if columns.person in frames.nodes.columns:
-        person = f.trim(f.col(quote(str(columns.person))).cast("string"))
+        # Every kind of space, as where a part is read.
+        person = f.regexp_replace(f.col(quote(str(columns.person))).cast("string"), r"^\p{Zs}+|\p{Zs}+$", "")
         whose = f.coalesce(f.when(person != "", person), whose)
     nodes = frames.nodes.withColumn(_PART, f.pmod(f.xxhash64(whose), f.lit(parts)).cast("int"))
     ids = nodes.select(own_id.alias("id"), f.col(quote(_PART)).alias("part")).distinct()
@@ -370,7 +378,7 @@ def _join_rows(
     ]
     edges = edges.select(*kept, copies).withColumn(_FIRST, f.col("copy") == 0).drop("copy")
     is_plain = len(frames.edges) == 1 and not columns.has_relations
-    return nodes, edges, num_between if is_plain else 0, parts
+    return nodes, edges, num_between if is_plain else 0, (parts, files)
 
 
 def _stack_edges(frames: Frames, columns: Columns, kind: str) -> DataFrame:
@@ -381,13 +389,24 @@ def _stack_edges(frames: Frames, columns: Columns, kind: str) -> DataFrame:
     for number, table in enumerate(frames.edges.values()):
         own = [f.col(quote(name)).alias(f"{number}:{name}") for name in table.columns]
         ends = ((columns.source, _SOURCE), (columns.target, _TARGET))
-        ids = [f.col(quote(name)).cast(kind).alias(key) for name, key in ends]
+        ids = [_cast_id(table, name, kind).alias(key) for name, key in ends]
         tables.append(table.select(*own, *ids, f.lit(number).alias(_TABLE)))
     return reduce(partial(type(tables[0]).unionByName, allowMissingColumns=True), tables)
 
 
+def _cast_id(table: DataFrame, name: str, kind: str) -> Column:
+    """An end of an edge as ids are compared: a missing one may have turned integers into floats."""
+    from pyspark.sql import functions as f
+
+    cell = f.col(quote(name))
+    if dict(table.dtypes)[name] not in _FLOATS:
+        return cell.cast(kind)
+    whole = f.when(cell == f.floor(cell), cell.cast("bigint"))
+    return whole if kind == "bigint" else f.coalesce(whole.cast("string"), cell.cast("string"))
+
+
 def _find_id_types(frames: Frames, columns: Columns) -> list[str]:
-    """The types of ids of nodes, and of the ends of edges; GraphError for neither integers nor text."""
+    """The types of ids of nodes and of the ends of edges; GraphError for a type that cannot be compared."""
     ends = (columns.source, columns.target)
     kinds = []
     for origin, frame, names in zip(
@@ -397,13 +416,14 @@ def _find_id_types(frames: Frames, columns: Columns) -> list[str]:
         strict=True,
     ):
         types = dict(frame.dtypes)
+        allowed = (*_INTEGERS, "string", *(_FLOATS if names is ends else ()))
         for name in names:
             if name not in types:
                 raise GraphError(
                     f"{origin.name}: no column {name!r}; add or rename it ({FIXED}); it has "
                     f"{', '.join(map(repr, list(types)[:6]))}"
                 )
-            if types[name] not in (*_INTEGERS, "string"):
+            if types[name] not in allowed:
                 raise GraphError(
                     f"{origin.name}: column {name!r} holds {types[name]}; executors compare ids as integers "
                     "or text; store one of these"
@@ -432,7 +452,7 @@ def _send(session: Any, release: Path) -> str:
 
     The archive stays as long as the session: an executor that comes later asks for all that was ever sent.
     """
-    files = sorted(each for each in release.iterdir() if each.is_file())
+    files = sorted(each for each in release.iterdir() if each.name in RELEASE_FILES)
     key = tuple((str(each.absolute()), each.stat().st_size, each.stat().st_mtime_ns) for each in files)
     sent = _sent.setdefault(session, {})
     if key not in sent:

@@ -170,8 +170,12 @@ def _score_rows(rows_alone: RowPass, norm: float, features: Features, nodes: npt
 
 
 def _is_small(model: nn.Module, features: Features) -> bool:
-    """Whether torch scores all rows before kernels would be compiled for them; by public sizes."""
-    is_few = features.num_nodes * features.width <= _FEW_NUMBERS
+    """Whether torch scores all rows before kernels would be compiled for them; by public sizes.
+
+    The number of nodes of a part is private, since its rows list them; and what torch makes of a row depends,
+    in the last bit, on how many others there are. Kernels score every row by itself.
+    """
+    is_few = features.num_nodes * features.width <= _FEW_NUMBERS and not features.is_part
     return is_few and type(model) is ReadingMLP and features.device.type == "cpu"
 
 

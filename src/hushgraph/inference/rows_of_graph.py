@@ -130,7 +130,7 @@ def find_rows(
                 shape |= {"num_places": block.size, "is_hashed": block.kind == "hashed"}
                 relations.append(Relation.to_places(block.name, rows[owners[at]], named[at], **shape))
         arrays |= {"edge_index": None, "relations": relations}
-    graph = build_graph(arrays, split=None, split_seed=split_seed, labels=True, **options)
+    graph = build_graph(arrays, split=None, split_seed=split_seed, labels=True, is_part=True, **options)
     return RowsOfGraph(graph, names, nodes, rows)
 
 

@@ -29,6 +29,7 @@ class Features:
         self._graph = graph
         self.device = torch.device(device)
         self.num_nodes = graph.num_nodes
+        self.is_part = graph.is_part
         self.task = graph.task
         self.width = graph.num_features
         self._dense: Tensor | None = None

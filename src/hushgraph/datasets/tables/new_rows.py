@@ -84,7 +84,7 @@ def new_rows_from_tables(
         check_records(nodes, tables, columns)
         ends = (columns.source, columns.target)
         integer_ids = nodes.is_integer(columns.id) and all(
-            edges.is_integer(end) for edges in tables for end in ends
+            edges.may_be_integer(end) for edges in tables for end in ends
         )
         reader = NodeTable(
             connection=connection,
@@ -200,12 +200,12 @@ class _ListTable:
         cells = list_cells(table, columns)
         kept = cells.pop("in_time")
         for end, name in (("source", columns.source), ("target", columns.target)):
-            cells[end] = f"CAST({table.sql_name(name)} AS {kind})"
+            cells[end] = table.id_sql(name, like=kind)
         listed = ", ".join(f"{sql} AS {name}" for name, sql in cells.items())
         return f"CREATE OR REPLACE TABLE ends AS SELECT row_no, {listed} FROM {table.rows} WHERE {kept}"
 
     def _check_ends(self) -> None:
-        if self.columns.unknown_ids == "drop":
+        if self.columns.unknown_ids == "drop" or self.columns.places is not None:
             # A record without an end has no owner or no place, so that nobody lists anything by it.
             self.connection.execute("DELETE FROM ends WHERE source IS NULL OR target IS NULL")
             return

@@ -141,6 +141,10 @@ class Table:
         """Return whether the type of a column is an integer of at most 64 bits."""
         return _INTEGERS.fullmatch(self.type_of(name)) is not None
 
+    def may_be_integer(self, name: str) -> bool:
+        """Return whether the type of a column is an integer, or a float, as integers with gaps are."""
+        return self.is_integer(name) or self.type_of(name) in _FLOATS
+
     def id_sql(self, name: str, *, like: str) -> str:
         """Return SQL of an end of an edge, to be compared with node ids of the type `like`.
 
