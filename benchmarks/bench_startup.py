@@ -32,7 +32,6 @@ COMMANDS = {
     "plan": f"{PLAN} --batch-size 10000",
     "plan-full": f"{PLAN} --batch-size 90941",
     "plan-data": "plan demo --epsilon 4",
-    "plan-html": f"{PLAN} --batch-size 10000 --html {{new}}.html",
     "datasets": "datasets",
     "help": "--help",
     "version": "--version",

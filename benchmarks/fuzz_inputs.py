@@ -160,7 +160,7 @@ def flags(rng: random.Random, place: Place, box: Path) -> list[str]:
         "reproduce": ["reproduce", "degree", "--quick", "--dry-run"],
     }[command]
     # Where what is written goes, how long it takes and what is fetched from a network stay as they are.
-    kept = {"--out", "--steps", "--resume", "--html", "--data-root", "--dry-run", "--quick", "--trials"}
+    kept = {"--out", "--steps", "--resume", "--data-root", "--dry-run", "--quick", "--trials"}
     if rng.random() < 0.2:
         given = [word for word in given if rng.random() < 0.8 or word in (*kept, command)]
     for _ in range(rng.choice((1, 1, 2, 3))):
