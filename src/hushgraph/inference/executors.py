@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
 from pathlib import Path
@@ -34,7 +34,6 @@ from hushgraph.datasets.tables.table import FIXED, Origin
 from hushgraph.errors import GraphError, InputError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.inference.predicted import Predicted
-from hushgraph.runs.release import RELEASE_FILES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -192,7 +191,7 @@ def write_scores(
     listed_by: ListedBy,
     reads_edges: bool,
     scorer: PartScorer,
-    release: Path,
+    release: Sequence[Path],
     example: Predicted,
     check: Callable[[Counts], None],
     overwrite: bool,
@@ -207,7 +206,7 @@ def write_scores(
         listed_by: the end of an edge that lists the other one.
         reads_edges: whether predictions read edges at all.
         scorer: of a part; what is not known yet is filled in.
-        release: the folder that executors predict from.
+        release: the files that executors predict from.
         example: one prediction, whose columns are those that are written.
         check: refuses what was counted.
         overwrite: whether what is there is replaced.
@@ -401,8 +400,8 @@ def _cast_id(table: DataFrame, name: str, kind: str) -> Column:
     cell = f.col(quote(name))
     if dict(table.dtypes)[name] not in _FLOATS:
         return cell.cast(kind)
-    whole = f.when(cell == f.floor(cell), cell.cast("bigint"))
-    return whole if kind == "bigint" else f.coalesce(whole.cast("string"), cell.cast("string"))
+    integer = f.when(cell == f.floor(cell), cell.cast("bigint"))
+    return integer if kind == "bigint" else f.coalesce(integer.cast("string"), cell.cast("string"))
 
 
 def _find_id_types(frames: Frames, columns: Columns) -> list[str]:
@@ -447,12 +446,11 @@ def _find_schema(example: Predicted, probabilities: bool) -> str:
     return ", ".join(f"{quote(name)} {kind}" for name, kind in kinds.items())
 
 
-def _send(session: Any, release: Path) -> str:
+def _send(session: Any, files: Sequence[Path]) -> str:
     """Give the files of a release to executors; return the name under which they unpack them.
 
     The archive stays as long as the session: an executor that comes later asks for all that was ever sent.
     """
-    files = sorted(each for each in release.iterdir() if each.name in RELEASE_FILES)
     key = tuple((str(each.absolute()), each.stat().st_size, each.stat().st_mtime_ns) for each in files)
     sent = _sent.setdefault(session, {})
     if key not in sent:

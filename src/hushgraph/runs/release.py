@@ -40,7 +40,7 @@ CARD = "README.md"
 # Files that are released as they are.
 _RELEASED = ("weights.safetensors", "halfway.safetensors", SCALING_FILE, *BOARD_FILES)
 RELEASE_FILES = (*_RELEASED, FIGURES_FILE, ABOUT, CARD)
-"""All that a release may hold."""
+"""The names of all files that a release may hold."""
 # Of data that is no tables; left out where nothing is declared.
 _RECORDS = ("edge_weight", "people")
 # How a run was watched is nobody else's business.
@@ -104,6 +104,11 @@ def open_release(path: Path) -> RunFolder:
         return RunFolder(path=path, **fields, split_id=split_id, data="unnamed data", is_release=True)
     except MALFORMED as error:
         raise damage_error(path, ABOUT, error) from None
+
+
+def list_files(place: Path) -> list[Path]:
+    """The files of a release, and nothing else that somebody keeps in its folder."""
+    return [path for name in RELEASE_FILES if (path := place / name).is_file()]
 
 
 def read_covered_result(path: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from hushgraph._stores import fetch_file, open_store
 from hushgraph.datasets.catalog.data_root import data_root
 from hushgraph.errors import RunError, WriteError, explain
-from hushgraph.runs.release import RELEASE_FILES
+from hushgraph.runs.release import list_files
 
 POINTER = "release.json"
 _FORMAT = 1
@@ -36,7 +36,7 @@ def put_release(release: Path, address: str) -> None:
         The pointer changes at once, and names files that are all there. What else lies in the folder, such as
         a report on data, stays where it is.
     """
-    paths = [path for name in RELEASE_FILES if (path := release / name).is_file()]
+    paths = list_files(release)
     files = {path.name: _digest(path.read_bytes()) for path in paths}
     pointer = json.dumps({"format": _FORMAT, "files": files}, indent=1).encode()
     with open_store(address) as (system, root):

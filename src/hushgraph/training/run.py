@@ -52,6 +52,7 @@ from hushgraph.privacy.plans import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES, check_consistent
 from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.release import list_files
 from hushgraph.runs.result import read_metrics
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Evaluation
@@ -339,7 +340,7 @@ class Run:
             listed_by=self._lister(options.get("symmetrize") if is_new else None),
             reads_edges=self._has_boards,
             scorer=PartScorer(load=Run.load, options=dict(options), probabilities=probabilities),
-            release=self.folder.release_path,
+            release=list_files(self.folder.release_path),
             example=example,
             check=check,
             overwrite=force,
