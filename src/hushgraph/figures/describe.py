@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hushgraph.errors import InputError
-from hushgraph.tasks.task import FloatArray, Task
+from hushgraph.tasks.task import FloatArray, Tables, Task
 
 # Ends of an interval of 95% come from this many simulated tables: its coverage is then right to half a point.
 _NOISE_DRAWS = 4000
@@ -30,7 +29,7 @@ _Tables = list[FloatArray]
 
 def describe_figures(
     task: Task,
-    splits: Mapping[str, Sequence[npt.NDArray[Any]]],
+    splits: Mapping[str, Tables],
     *,
     noise_std: float,
     groups: Sequence[str] = (),
@@ -84,12 +83,7 @@ def describe_figures(
     return described
 
 
-def _check(
-    task: Task,
-    splits: Mapping[str, Sequence[npt.NDArray[Any]]],
-    noise_std: float,
-    groups: Sequence[str],
-) -> None:
+def _check(task: Task, splits: Mapping[str, Tables], noise_std: float, groups: Sequence[str]) -> None:
     if not 0 <= noise_std < math.inf:
         raise InputError(f"noise_std={noise_std}: expected a finite number of at least 0")
     leading = (len(groups),) if groups else ()
@@ -100,7 +94,7 @@ def _check(
             raise InputError(f"splits[{split!r}] has tables of shapes {shapes}: expected {expected}")
 
 
-def _take_group(tables: Sequence[npt.NDArray[Any]], place: int, groups: Sequence[str]) -> _Tables:
+def _take_group(tables: Tables, place: int, groups: Sequence[str]) -> _Tables:
     """The tables of one group, or of the whole split for place 0."""
     arrays = [np.asarray(table, np.float64) for table in tables]
     if not groups:

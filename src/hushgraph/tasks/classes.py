@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +24,7 @@ from hushgraph.tasks.class_tables import (
     find_bins,
     sum_to_confusion,
 )
-from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, name_columns, register
+from hushgraph.tasks.task import Evaluation, FloatArray, Table, Tables, Task, name_columns, register
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -214,11 +214,7 @@ class Classes(Task):
         return located
 
     def compute_figures(
-        self,
-        tables: Sequence[npt.NDArray[Any]],
-        *,
-        noise_std: float = 0.0,
-        other: Sequence[npt.NDArray[Any]] | None = None,
+        self, tables: Tables, *, noise_std: float = 0.0, other: Tables | None = None
     ) -> dict[str, FloatArray]:
         """Accuracy, macro-F1, calibration, the most frequent class, each class; of two classes also ranking.
 
@@ -250,12 +246,7 @@ class Classes(Task):
         return figures
 
     def tabulate(
-        self,
-        shown: npt.NDArray[Any],
-        names: npt.NDArray[Any],
-        *,
-        with_scores: bool = True,
-        label: str | None = None,
+        self, shown: npt.NDArray[Any], names: npt.NDArray[Any], *, with_scores: bool, label: str | None
     ) -> dict[str, npt.NDArray[Any]]:
         """The class, and the probability p_NAME of every class."""
         columns = {"class": names[shown.argmax(1)]}
@@ -266,7 +257,7 @@ class Classes(Task):
         """Of two classes, the second."""
         return (1,) if self.num_classes == 2 else ()
 
-    def bin_scores(self, tables: Sequence[npt.NDArray[Any]]) -> tuple[FloatArray, FloatArray] | None:
+    def bin_scores(self, tables: Tables) -> tuple[FloatArray, FloatArray] | None:
         """Of two classes, the table itself."""
         return None if self.num_classes != 2 else (SCORE_EDGES, np.asarray(tables[0], np.float64)[None])
 
