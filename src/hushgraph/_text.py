@@ -57,6 +57,13 @@ def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     return folded[near[0]] if near else None
 
 
+def suggest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str:
+    """Return "; did you mean ...?" with the nearest known name, or an empty string if none is near."""
+    # The least similarity of a suggested name: `north` must not suggest `south`, which has 3 of 5 letters.
+    near = find_nearest(name, known, cutoff=cutoff)
+    return f"; did you mean {near!r}?" if near else ""
+
+
 def split_list(text: str, separator: str = ",") -> list[str]:
     """The values of a flag such as `--classes a,b`; a value with a comma stands in double quotes."""
     try:

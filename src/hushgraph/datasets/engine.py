@@ -19,11 +19,11 @@ from typing import Any, get_args
 
 from hushgraph._arrays import keep_on_disk
 from hushgraph._files import lock_file, unlock_file
+from hushgraph._text import suggest
 from hushgraph.datasets.spark import is_master, read_by_spark
 from hushgraph.datasets.tables.files import TableFiles, find_tables, is_tables
 from hushgraph.datasets.tables.frames import is_frame
 from hushgraph.errors import InputError, WriteError
-from hushgraph.graph.columns import suggest
 from hushgraph.privacy import choices
 
 DEFAULT_MEMORY = "4GiB"

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from hushgraph._text import find_nearest
+from hushgraph._text import suggest
 from hushgraph.datasets.paths import check_is_file, refuse_damage
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.checks import check_ends, check_integers, check_range, id_type
@@ -61,10 +61,8 @@ def read_npz(
         if column is None:
             return arrays
         if column not in archive.files:
-            near = find_nearest(column, archive.files)
-            raise GraphError(
-                f"no array {column!r}, given as edge_weight{f'; did you mean {near!r}?' if near else ''}"
-            )
+            near = suggest(column, archive.files, cutoff=0.6)
+            raise GraphError(f"no array {column!r}, given as edge_weight{near}")
         unread = tuple(name for name in arrays["unread"] if name != column)
         return arrays | {"weights": _read_member(archive, column), "unread": unread}
 

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from hushgraph._text import find_nearest
+from hushgraph._text import suggest
 from hushgraph._validate import show_value
 from hushgraph.errors import InputError
 
@@ -38,9 +38,8 @@ def read_about(path: str | os.PathLike[str] | None) -> dict[str, str | None]:
     wrong = []
     for key, value in content.items():
         if key not in FIELDS:
-            near = find_nearest(key, FIELDS)
-            advice = f"did you mean {near!r}?" if near else f"expected {', '.join(FIELDS)}"
-            wrong.append(f"unknown key {show_value(key)}; {advice}")
+            advice = suggest(key, FIELDS, cutoff=0.6) or f"; expected {', '.join(FIELDS)}"
+            wrong.append(f"unknown key {show_value(key)}{advice}")
         elif _as_text(key, value) is None:
             expected = "a text that is not empty" + (", or a date" if key == "date" else "")
             wrong.append(f"{key}={show_value(value)}; expected {expected}")

@@ -14,13 +14,13 @@ from typing import Any
 import numpy.typing as npt
 
 from hushgraph._stores import fetch_files, find_address
-from hushgraph._text import is_elsewhere
+from hushgraph._text import is_elsewhere, suggest
 from hushgraph.datasets.paths import check_is_file, format_path, path_exists
 from hushgraph.datasets.spark import fetch_tables, is_reading
 from hushgraph.datasets.tables.frames import is_frame, is_spark_frame, write_frame
 from hushgraph.datasets.tables.table import Origin
 from hushgraph.errors import GraphError, InputError
-from hushgraph.graph.columns import Columns, merge_columns, suggest
+from hushgraph.graph.columns import Columns, merge_columns
 from hushgraph.graph.records import read_places
 
 MAPPING = "graph.toml"

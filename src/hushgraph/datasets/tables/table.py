@@ -12,10 +12,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hushgraph._text import suggest
 from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.cells import quote
 from hushgraph.errors import GraphError
-from hushgraph.graph.columns import suggest
 
 _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*")
 _INTEGERS = re.compile(r"(TINY|SMALL|BIG)?INT(EGER)?|U(TINYINT|SMALLINT|INTEGER)")
