@@ -16,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._arrays import Int32Array, Int64Array
 from hushgraph._threads import map_in_order
 from hushgraph.billboard.ballots import (
     GRID,
     GRID_BITS,
     Ballots,
-    Int32Array,
-    Int64Array,
     add_ballots,
     add_lists,
 )

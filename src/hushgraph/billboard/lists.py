@@ -25,10 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._arrays import FloatArray, Int32Array, Int64Array
 from hushgraph.billboard.names import NameIndex, as_integers_or_text
 from hushgraph.billboard.owned import GRID as GRID
 from hushgraph.billboard.owned import GRID_BITS as GRID_BITS
-from hushgraph.billboard.owned import FloatArray, Int32Array, Int64Array, Records, find_ends
+from hushgraph.billboard.owned import Records, find_ends
 from hushgraph.errors import GraphError
 from hushgraph.graph.checks import check_owner, id_type
 from hushgraph.graph.graph import EdgeOwner, Graph

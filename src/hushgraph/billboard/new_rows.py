@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import Int64Array
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.combined import place_weights
 from hushgraph.billboard.lists import find_starts, lists_of_rows
-from hushgraph.billboard.owned import Int64Array
 from hushgraph.billboard.reading import Placed, divide, sum_lists
 from hushgraph.errors import GraphError
 

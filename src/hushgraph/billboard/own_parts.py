@@ -7,9 +7,9 @@ import itertools
 import numba
 import numpy as np
 
+from hushgraph._arrays import FloatArray
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.lists import GRID
-from hushgraph.billboard.owned import FloatArray
 from hushgraph.billboard.persons import PersonLists, add_casts, cut_product
 
 # Rows whose ballots are written out at a time.

@@ -28,20 +28,19 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._arrays import Float32Array, FloatArray, Int64Array
 from hushgraph._threads import count_threads, map_in_order
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board
-from hushgraph.billboard.combined import combine_boards, place_weights
+from hushgraph.billboard.combined import place_weights
 from hushgraph.billboard.lists import GRID, check_blocks, find_records
 from hushgraph.billboard.own_parts import take_off, take_off_others
-from hushgraph.billboard.owned import Int64Array, NextRows, Records, find_share
+from hushgraph.billboard.owned import NextRows, Records, find_share
 from hushgraph.billboard.persons import PersonLists
 from hushgraph.billboard.scaled import scale_readings
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
 
-Float32Array = npt.NDArray[np.float32]
-FloatArray = npt.NDArray[np.float64]
 # Sums of readings that are held at a time: 16 MiB.
 _HELD_SUMS = 1 << 21
 # Numbers of the board that are read at random at a time, or twice the sums that are added to: 4 MiB.
@@ -64,31 +63,6 @@ class RelationSums(NamedTuple):
     own_weight: FloatArray
 
 
-def read_boards(
-    boards: Sequence[Board],
-    graph: Graph,
-    edge_owner: EdgeOwner,
-    *,
-    own: Sequence[Ballots],
-    scale: float,
-    radius: float,
-    centred: bool = True,
-) -> Float32Array:
-    """Read all boards together for every node, float32 [N, width], in public units.
-
-    Args:
-        boards: the released boards.
-        graph: the graph whose lists are used.
-        edge_owner: whose row holds an edge record.
-        own: the ballots cast onto each board; a row's own ballot is subtracted from its reading.
-        scale, radius: as in `scale_readings`.
-        centred: as in `combine_boards`.
-    """
-    board, parts = combine_boards(boards, centred=centred)
-    parts_and_ballots = list(zip(parts, own, strict=True))
-    return read_scaled(board, graph, edge_owner, own=parts_and_ballots, scale=scale, radius=radius)
-
-
 def read_scaled(
     board: Board,
     graph: Graph,
@@ -99,7 +73,13 @@ def read_scaled(
     radius: float,
     damped: bool = True,
 ) -> Float32Array:
-    """What `read_boards` gives, from what `combine_boards` gave; `own` and `damped` as in `read`."""
+    """Read combined boards for every node, float32 [N, width], in public units.
+
+    Args:
+        board: what `combine_boards` gave.
+        graph, edge_owner, own, damped: as in `read`.
+        scale, radius: as in `scale_readings`.
+    """
     readings = read(board, graph, edge_owner, own=own, damped=damped)
     return scale_readings(readings, board, scale=scale, radius=radius, in_place=True)
 

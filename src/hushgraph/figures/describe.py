@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import InputError
-from hushgraph.tasks.task import FloatArray, Tables, Task
+from hushgraph.tasks.task import Tables, Task
 
 # Ends of an interval of 95% come from this many simulated tables: its coverage is then right to half a point.
 _NOISE_DRAWS = 4000

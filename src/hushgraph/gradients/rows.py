@@ -41,9 +41,6 @@ _SQUARED_ROWS = 1 << 12
 # The kernels tell which of them it is by the labels.
 _KERNEL_LOSSES = (cross_entropy, squared_error, binary_cross_entropies)
 
-Int64Array = npt.NDArray[np.int64]
-Float32Array = npt.NDArray[np.float32]
-Float64Array = npt.NDArray[np.float64]
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From scores [rows, outputs] and labels to the loss of every row, `Task.loss`."""
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import Int64Array
 from hushgraph.errors import GraphError
 
-Int64Array = npt.NDArray[np.int64]
 PERSON_GRID = 1 << 16
 """How many steps one count has where a person's nodes share it."""
 

@@ -16,9 +16,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import GraphError, InputError
 
-FloatArray = npt.NDArray[np.float64]
 WeightFunction = Literal["none", "log1p", "sqrt"]
 PlaceKind = Literal["nodes", "places", "hashed"]
 COUNT = "count"

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph._validate import as_float, show_value
 from hushgraph.errors import InputError
 from hushgraph.figures.tables import NoisyTables
 from hushgraph.tasks.class_tables import choose_threshold
 from hushgraph.tasks.classes import Classes
-from hushgraph.tasks.task import FloatArray, Task
+from hushgraph.tasks.task import Task
 
 _SPLITS = {"val": "validation", "test": "test"}
 # A split whose rows, all together, are fewer than this many standard deviations of their noise tells nothing.

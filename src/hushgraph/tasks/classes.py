@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import GraphError
 from hushgraph.tasks.class_tables import (
     CONFIDENCE_CENTRES,
@@ -24,7 +25,7 @@ from hushgraph.tasks.class_tables import (
     find_bins,
     sum_to_confusion,
 )
-from hushgraph.tasks.task import Evaluation, FloatArray, Table, Tables, Task, name_columns, register
+from hushgraph.tasks.task import Evaluation, Table, Tables, Task, name_columns, register
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import GraphError
 from hushgraph.tasks.class_tables import compute_average_precision, compute_roc_auc, divide, find_bins
-from hushgraph.tasks.task import Evaluation, FloatArray, Table, Tables, Task, name_columns, register
+from hushgraph.tasks.task import Evaluation, Table, Tables, Task, name_columns, register
 from hushgraph.tasks.two_classes import rank_scores
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import GraphError
-from hushgraph.tasks.task import Evaluation, FloatArray, Table, Tables, Task, is_labelled, register
+from hushgraph.tasks.task import Evaluation, Table, Tables, Task, is_labelled, register
 
 if TYPE_CHECKING:
     from torch import Tensor

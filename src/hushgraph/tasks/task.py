@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FloatArray = npt.NDArray[np.float64]
 Tables = Sequence[npt.NDArray[Any]]
 """One array for every table of a task."""
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import GraphError
 from hushgraph.tasks.classes import Classes
-from hushgraph.tasks.task import FloatArray, Tables, register
+from hushgraph.tasks.task import Tables, register
 
 if TYPE_CHECKING:
     from torch import Tensor
