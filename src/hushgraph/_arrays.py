@@ -93,6 +93,11 @@ def full(shape: Shape, value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return array
 
 
+def find_ends(sizes: npt.ArrayLike) -> Int64Array:
+    """int64 [N + 1]: where lists of these sizes begin, and the end."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64, copy=False)
+
+
 def take(values: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Some of the rows of an array, as an array of their own."""
     if _current.get() is None:

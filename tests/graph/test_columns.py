@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hushgraph.errors import InputError
 from hushgraph._text import suggest
+from hushgraph.errors import InputError
 from hushgraph.graph.columns import Columns, merge_columns
 
 
