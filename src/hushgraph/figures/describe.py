@@ -18,8 +18,8 @@ _SAMPLING_DRAWS = 500
 # Cells that are simulated at once.
 _MOST_CELLS = 1 << 22
 _SEED = 20240917
-# Half of an interval of 95%.
-_HALF = 1.959964
+HALF = 1.959964
+"""Half of an interval of 95%, in standard deviations."""
 # Sums of sizes, which noise makes larger: quantiles of noisier tables lie too high.
 _SUMS_OF_SIZES = ("calibration_error",)
 # A figure is shown where its noise interval is at most half as wide as its range.
@@ -218,7 +218,7 @@ def _describe_value(
     start, middle, end = np.quantile(noisy, [0.025, 0.5, 0.975])
     start, end = start + min(value - middle, 0.0), end + max(value - middle, 0.0)
     if is_centred:
-        start, end = value - _HALF * noisy.std(), value + _HALF * noisy.std()
+        start, end = value - HALF * noisy.std(), value + HALF * noisy.std()
     if end - start > _WIDEST * (high - low):
         return nothing | {"why": "noise"}
 
@@ -232,7 +232,7 @@ def _describe_value(
     return {
         "value": cut(value)[0],
         "noise": cut(start, end),
-        "sampling": cut(value - _HALF * sampling_std, value + _HALF * sampling_std) if is_told else None,
+        "sampling": cut(value - HALF * sampling_std, value + HALF * sampling_std) if is_told else None,
         "noise_std": float(noisy.std()),
         "sampling_std": sampling_std if is_told else None,
     }
