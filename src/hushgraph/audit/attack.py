@@ -19,7 +19,7 @@ from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.audit.runs import Plant, plant_nothing
 from hushgraph.audit.scene import Difference, choose_blocks, plant_rows, plant_trees
-from hushgraph.audit.statistics import Floats, check_confidence
+from hushgraph.audit.statistics import Floats, check_can_audit
 from hushgraph.audit.trials import Observer, Shown, Stage
 from hushgraph.audit.weights import point_maps, point_rows, point_trees, spread
 from hushgraph.billboard.lists import Block
@@ -148,11 +148,7 @@ def audit_plan(
         (False, 0)
     """
     begin = time.monotonic()
-    check_confidence(confidence)
-    if trials is not None and trials < 10:
-        raise InputError(f"trials={trials}: expected at least 10")
-    if not plan.is_private or plan.steps == 0:
-        raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
+    check_can_audit(plan, trials, confidence)
     plant = plant_nothing if fault is None else get_fault(fault).plant
     effort = Effort(trials=trials, rng=np.random.default_rng(seed), observer=observer)
     blocks = choose_blocks(plan, relations)
