@@ -9,6 +9,7 @@ same code, so that a run has the same numbers either way. An engine that tallies
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import shutil
@@ -146,7 +147,7 @@ def _count_parquet(path: Path) -> tuple[int, int] | None:
 
     if path.suffix.casefold() != ".parquet":
         return None
-    pattern = re.sub(r"([\[*?])", r"[\1]", str(path.absolute()))
+    pattern = glob.escape(str(path.absolute()))
     with duckdb.connect() as connection, contextlib.suppress(duckdb.Error):
         rows = connection.execute("SELECT num_rows FROM parquet_file_metadata(?)", [pattern]).fetchall()
         columns = connection.execute("SELECT name FROM parquet_schema(?)", [pattern]).fetchall()

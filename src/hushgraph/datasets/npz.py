@@ -21,10 +21,9 @@ from hushgraph._text import suggest
 from hushgraph.datasets.paths import check_is_file, refuse_damage
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.checks import check_ends, check_integers, check_range, id_type
-from hushgraph.graph.graph import Array, Chunks
+from hushgraph.graph.graph import SPLITS, Array, Chunks
 from hushgraph.graph.records import EdgeWeight
 
-SPLITS = ("train_idx", "val_idx", "test_idx")
 NO_SPLIT = "no training split; give split='0.6/0.2/0.2' to draw train/val/test at random"
 # Fields of edges that PyG knows and nothing here reads.
 UNREAD = ("edge_weight", "edge_attr")

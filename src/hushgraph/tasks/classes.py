@@ -46,16 +46,6 @@ class ClassEvaluation(Evaluation):
     class_accuracy: npt.NDArray[np.float64]
     class_counts: npt.NDArray[np.int64]
 
-    @property
-    def accuracy(self) -> float:
-        """The fraction of the nodes whose class was predicted."""
-        return self.figures["accuracy"]
-
-    @property
-    def macro_f1(self) -> float:
-        """The mean F1 score of the classes that occur."""
-        return self.figures["macro_f1"]
-
 
 def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     """[rows]: minus the log-probability of the label; 0 where a row has none, -1."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import glob
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -118,7 +119,7 @@ class Table:
     def pattern(self) -> str:
         """The path with wildcards escaped for DuckDB, so that it matches no other file."""
         files = "" if self.origin is None else "/*.parquet"
-        return re.sub(r"([\[*?])", r"[\1]", str(self.path.absolute())) + files
+        return glob.escape(str(self.path.absolute())) + files
 
     @property
     def reader(self) -> str:
