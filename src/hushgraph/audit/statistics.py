@@ -158,7 +158,7 @@ def check_confidence(confidence: float) -> None:
 
 
 def check_can_audit(plan: PrivacyPlan, trials: int | None, confidence: float) -> None:
-    """Refuse a confidence, too few trials, or a plan that no attack can say anything about."""
+    """Refuse a confidence that is no probability, too few trials, and a plan without noise or steps."""
     check_confidence(confidence)
     if trials is not None and trials < 10:
         raise InputError(f"trials={trials}: expected at least 10")

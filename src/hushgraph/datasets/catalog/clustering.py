@@ -6,9 +6,9 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from hushgraph._arrays import Int64Array
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import Graph
 
@@ -20,9 +20,7 @@ _SWEEPS = 20
 _FRACTIONS = (0.67, 0.18, 0.15)
 
 
-def clustered_split(
-    graph: Graph,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def clustered_split(graph: Graph) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Split a graph into training, validation and test nodes without dividing a community.
 
     Communities are found by agglomeration: every node starts as its own group, and groups merge as long as
@@ -47,7 +45,7 @@ def clustered_split(
     return train, val, test
 
 
-def find_communities(graph: Graph) -> npt.NDArray[np.int64]:
+def find_communities(graph: Graph) -> Int64Array:
     """Return the community of every node, int64 [N], numbered from 0. The result is deterministic."""
     shape = (graph.num_nodes, graph.num_nodes)
     links: Any = sparse.csr_array((np.ones(graph.num_edges), graph.indices, graph.indptr), shape=shape)
