@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from audit_tasks import COPIES, DELTA, DIFFERENCES, compare
-from hushgraph.audit.attack import _Effort, stage_boards, stage_trees
+from hushgraph.audit.attack import Effort, stage_boards, stage_trees
 from hushgraph.audit.runs import plant_nothing
 from hushgraph.audit.scene import Difference
 from hushgraph.billboard.lists import Block
@@ -72,7 +72,7 @@ def attack_steps(name: str, claim: float, unit: Unit) -> dict[str, Any]:
     kind, model = STEPS[name]
     shape = {} if kind is RowPlan else {"num_layers": 1, "max_readers": 0}
     plan = kind(num_train_nodes=1_000, batch_size=1_000, steps=2, delta=DELTA, protects=unit, **shape)
-    effort = _Effort(trials=STEPS_TRIALS, rng=np.random.default_rng(1), observer=None)
+    effort = Effort(trials=STEPS_TRIALS, rng=np.random.default_rng(1))
     stage = stage_trees(
         plan.calibrated(epsilon=claim), plant_nothing, effort, model=model, canary="strongest"
     )

@@ -189,13 +189,15 @@ def audited(cell: Cell) -> dict[str, Any]:
 
 def attack_billboard(cell: Cell) -> dict[str, Any]:
     """A plan with boards, or a board alone."""
-    from hushgraph.audit.attack import attack_board, audit_plan
+    from hushgraph.audit.attack import Effort, attack_board, audit_plan
+    from hushgraph.audit.runs import plant_nothing
     from hushgraph.privacy.plans import BillboardPlan
 
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "steps": 2, "delta": DELTA}
     plan = BillboardPlan(**{**usual, **cell.plan}).calibrated(epsilon=cell.claim)
     if cell.way == "board":
-        record = attack_board(plan, trials=cell.trials, **cell.attack).record()
+        effort = Effort(trials=cell.trials)
+        record = attack_board(plan, effort=effort, plant=plant_nothing, **cell.attack).record()
         return record | {"bound_confidence": record.pop("confidence"), "delta": DELTA}
     numbers = cell.table == "billboard" or cell.attack["fault"] == "float-noise"
     record = audit_plan(plan, trials=cell.trials, numbers=numbers, **cell.attack).record()

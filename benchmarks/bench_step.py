@@ -110,11 +110,12 @@ def vmap_step(
     x_all: torch.Tensor,
 ) -> Callable[[], None]:
     """vmap(grad) over one-layer trees padded to the longest list, in chunks that fit memory."""
-    width = int(lists.reads_count()[roots].max())
+    sizes = np.diff(lists.indptr)[roots]
+    width = int(sizes.max())
     table = np.full((len(roots), width + 1), -1)
     table[:, 0] = roots
     for column in range(width):
-        has = lists.reads_count()[roots] > column
+        has = sizes > column
         table[has, column + 1] = lists.indices[lists.indptr[roots[has]] + column]
     tables = torch.from_numpy(table).to(device)
     labels = torch.from_numpy(graph.y[roots]).to(device)

@@ -13,6 +13,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.comparison import FOLDERS, NAMES, Comparison, Entry, compare
+from hushgraph.comparison.result import Total
 from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.training import trainer as loop
@@ -54,6 +55,7 @@ def row(name: str = "DP-GNN (trees)", **others: Any) -> Entry:
 
 def literal(**others: Any) -> Comparison:
     usual: dict[str, Any] = {"data": "x", "seeded": False, "entries": tuple(row(name) for name in NAMES)}
+    usual["total"] = Total(9.0, 1e-5 + 1e-5 + 1e-5, "words")
     return Comparison(**usual | others)
 
 
@@ -129,7 +131,7 @@ def test_what_publishing_costs() -> None:
     assert compared.release_all == pytest.approx((9.0, 3e-5))
     assert "Each private model is (3.00, 1e-5)-differentially private by itself" in compared.cost
     # Three times 1e-5 is above 3e-5 in floating point, and delta is rounded up.
-    assert "publishing all 3 together costs up to (9.00, 3.0001e-5) by basic composition" in compared.cost
+    assert "publishing all 3 together costs up to (9.00, 3.0001e-5) by composition (words)" in compared.cost
     assert "Predictions of DP-Billboard and DP-MLP are covered towards everybody else." in compared.cost
     assert "Predictions of DP-GNN (trees) are not covered." in compared.cost
     assert (
@@ -169,20 +171,13 @@ def test_json_and_back(found: Comparison) -> None:
     assert not again.runs
 
 
-def test_a_file_of_an_older_version_has_the_sum() -> None:
-    about = json.loads(literal().to_json())
-    del about["warnings"], about["release_all"]["composition"], about["release_all"]["models"]
-    again = Comparison.from_json(json.dumps(about))
-    assert again == literal()
-    assert again.composition == "basic composition"
-
-
 @pytest.mark.parametrize(
     "change",
     [
         {"rows": []},
         {"rows": [{"name": "GNN"}]},
         {"rows": 3},
+        {"release_all": {"epsilon": 9.0, "delta": 3e-5}},
         {"data": None, "rows": None},
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 from hushgraph.cli.compare import compare_into
 from hushgraph.comparison import NAMES, Comparison, Entry
 from hushgraph.comparison.figure import draw_comparison
+from hushgraph.comparison.result import Total
 
 
 def entries() -> tuple[Entry, ...]:
@@ -56,7 +57,8 @@ def test_five_bars_with_their_epsilon_and_the_note(tmp_path: Path) -> None:
 
 
 def comparison(**others: Any) -> Comparison:
-    return Comparison(**{"data": "a <graph> & more", "seeded": False, "entries": entries()} | others)
+    usual: dict[str, Any] = {"data": "a <graph> & more", "seeded": False, "entries": entries()}
+    return Comparison(**usual | {"total": Total(11.99, 1e-5 + 1e-5 + 1e-5, "words")} | others)
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -71,4 +73,4 @@ def test_compare_draws_where_it_can(installed: bool, tmp_path: Path, monkeypatch
     if installed:
         texts = " ".join(re.findall(r">([^<>\n]+)</(?:text|tspan)>", (tmp_path / "compare.svg").read_text()))
         assert "Five models on a &lt;graph&gt; &amp; more" in texts
-        assert "publishing all 3 together costs up to (11.99, 3.0001e-5) by basic composition." in texts
+        assert "publishing all 3 together costs up to (11.99, 3.0001e-5) by composition (words)." in texts

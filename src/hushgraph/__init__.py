@@ -41,43 +41,6 @@ if TYPE_CHECKING:
     from hushgraph.training.train import resume as resume
     from hushgraph.training.train import train as train
 
-__all__ = [
-    "BillboardPlan",
-    "BudgetExceededError",
-    "Check",
-    "Columns",
-    "Comparison",
-    "DivergedError",
-    "DownloadError",
-    "Graph",
-    "GraphError",
-    "GroupError",
-    "Guarantee",
-    "HushgraphError",
-    "InputError",
-    "MissingSplitError",
-    "ModelError",
-    "NodeClassifier",
-    "NodeRegressor",
-    "NotFittedError",
-    "PlanError",
-    "PrivacyPlan",
-    "Reads",
-    "ReportedError",
-    "RowPlan",
-    "Run",
-    "RunError",
-    "TrainingConfig",
-    "TreePlan",
-    "WriteError",
-    "check",
-    "compare",
-    "datasets",
-    "prepare",
-    "resume",
-    "train",
-]
-
 _HOMES = {
     "BillboardPlan": "privacy.plans",
     "BudgetExceededError": "errors",
@@ -113,6 +76,8 @@ _HOMES = {
     "resume": "training.train",
     "train": "training.train",
 }
+
+__all__ = sorted(["datasets", *_HOMES])
 
 
 def __getattr__(name: str) -> Any:

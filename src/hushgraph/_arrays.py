@@ -9,13 +9,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import WriteError
 
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+Float32Array: TypeAlias = npt.NDArray[np.float32]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
 Shape = int | tuple[int, ...]
 # Smaller arrays are in memory in any case.
 _LEAST_MAPPED = 1 << 20
@@ -87,6 +91,11 @@ def full(shape: Shape, value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     array = empty(shape, dtype)
     array[...] = value
     return array
+
+
+def find_ends(sizes: npt.ArrayLike) -> Int64Array:
+    """int64 [N + 1]: where lists of these sizes begin, and the end."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64, copy=False)
 
 
 def take(values: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

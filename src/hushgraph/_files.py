@@ -9,14 +9,15 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.errors import RunError, WriteError
+from hushgraph.errors import InputError, RunError, WriteError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -222,6 +223,20 @@ def write_whole(path: Path, content: bytes) -> None:
     """Replace a file by `content`, or leave it as it was."""
     with whole_file(path) as file:
         file.write(content)
+
+
+def read_toml(
+    path: Path, name: str, *, keys: Iterable[str] = (), kind: type[InputError] = InputError
+) -> dict[str, Any]:
+    """The content of a TOML file of these keys; errors are of this kind and begin with `name`."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise kind(f"{name}: cannot be read ({error.strerror}); give a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:100]
+        expected = f"; expected keys {', '.join(keys)}" if keys else ""
+        raise kind(f"{name}: not TOML ({reason}){expected}") from None
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:

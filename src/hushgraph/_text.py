@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import difflib
+import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
 
 from hushgraph.errors import InputError
 
@@ -57,6 +59,13 @@ def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     return folded[near[0]] if near else None
 
 
+def suggest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str:
+    """Return "; did you mean ...?" with the nearest known name, or an empty string if none is near."""
+    # The least similarity of a suggested name: `north` must not suggest `south`, which has 3 of 5 letters.
+    near = find_nearest(name, known, cutoff=cutoff)
+    return f"; did you mean {near!r}?" if near else ""
+
+
 def split_list(text: str, separator: str = ",") -> list[str]:
     """The values of a flag such as `--classes a,b`; a value with a comma stands in double quotes."""
     try:
@@ -74,6 +83,20 @@ def join_list(values: Iterable[str], separator: str = ",") -> str:
         '"' + value.replace('"', '""') + '"' if any(each in value for each in special) else value
         for value in values
     )
+
+
+def write_toml(value: Any) -> str:
+    """A value as TOML has it: a text, number, boolean, list or table on one line."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(write_toml(each) for each in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key} = {write_toml(each)}' for key, each in value.items())}}}"
+    if isinstance(value, (bool, int)):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    # A JSON string is a TOML string, but for one control character.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def join_pair(column: str, value: str) -> str:

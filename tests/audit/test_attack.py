@@ -16,7 +16,7 @@ import hushgraph.audit
 from effort import IS_THOROUGH
 from hushgraph.accounting.accountants import compose_shifts
 from hushgraph.audit import words
-from hushgraph.audit.attack import _Effort, attack_board, audit_plan, planted, stage_boards, stage_trees
+from hushgraph.audit.attack import Effort, attack_board, audit_plan, planted, stage_boards, stage_trees
 from hushgraph.audit.faults import FAULTS, get_fault
 from hushgraph.audit.runs import plant_nothing, watch_run
 from hushgraph.audit.scene import NUM_CLASSES
@@ -98,7 +98,7 @@ def test_log_ratios_are_those_of_two_gaussians() -> None:
 def test_trials_of_one_run_are_independent() -> None:
     """Of trials one behind the other, and of copies side by side, none has noise in common with the next."""
     given = plan(paper_noise_multiplier=1.0)
-    effort = _Effort(trials=4000, rng=np.random.default_rng(1), observer=None)
+    effort = Effort(trials=4000, rng=np.random.default_rng(1))
     stage = stage_trees(given, plant_nothing, effort, model="gcn", canary="strongest")
     copies, repeats = stage.scene.copies, stage.repeats
     assert copies > 1 < repeats
@@ -232,7 +232,7 @@ def test_a_row_without_a_label_shows_nothing_on_one_board() -> None:
 @pytest.mark.parametrize(("degree", "trials", "part"), [(1, 6000, 0.8), (1000, 100, 0.3)])
 def test_a_board_alone_shows_most_of_its_own_claim(degree: int, trials: int, part: float) -> None:
     given = boards(epsilon=10.0, num_boards=1, board_share=0.9999)
-    attack = attack_board(given, degree=degree, trials=trials)
+    attack = attack_board(given, degree=degree, effort=Effort(trials=trials), plant=plant_nothing)
     assert part * attack.claimed < attack.lower_bound < attack.claimed
     assert attack.claimed == pytest.approx(10.0, rel=1e-3)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hushgraph.accounting.accountants import gaussian_shift
-from hushgraph.audit.attack import _Effort, attack_board, attack_evaluated, stage_boards
+from hushgraph.audit.attack import Effort, attack_board, attack_evaluated, stage_boards
 from hushgraph.audit.runs import plant_nothing
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.graph.graph import EdgeOwner, Graph
@@ -35,7 +35,7 @@ def plan(claim: float) -> BillboardPlan:
 
 @pytest.mark.parametrize("claim", [1.0, 4.0])
 def test_the_best_attack_on_a_person_reaches_the_claim_and_no_more(claim: float) -> None:
-    effort = _Effort(trials=TRIALS, rng=np.random.default_rng(1), observer=None)
+    effort = Effort(trials=TRIALS, rng=np.random.default_rng(1))
     stage = stage_boards(plan(claim), plant_nothing, effort.copies(2_000))
     assert stage.scene.has_persons
     assert stage.plan.protects == "person"
@@ -61,15 +61,14 @@ def cast_one_by_one(real: Parts) -> Parts:
 
 @pytest.mark.parametrize("claim", [1.0, 4.0])
 def test_nodes_counted_one_by_one_are_caught(claim: float) -> None:
-    common: dict[str, Any] = {"degree": 4, "trials": 1_000}
-    effort = _Effort(trials=1_000, rng=np.random.default_rng(2), observer=None)
-    broken = attack_board(plan(claim), **common, effort=effort, plant=cast_one_by_one)
+    common: dict[str, Any] = {"degree": 4, "effort": Effort(trials=1_000, rng=np.random.default_rng(2))}
+    broken = attack_board(plan(claim), **common, plant=cast_one_by_one)
     assert broken.by_curve.epsilon > broken.claimed
-    assert not attack_board(plan(claim), **common, effort=effort, plant=plant_nothing).exceeds
+    assert not attack_board(plan(claim), **common, plant=plant_nothing).exceeds
 
 
 def test_an_evaluated_person_stays_below_the_claim() -> None:
-    both = attack_evaluated(plan(4.0), trials=2_000)
+    both = attack_evaluated(plan(4.0), effort=Effort(trials=2_000), plant=plant_nothing)
     assert [attack.name for attack in both] == ["row of the validation split", "tables of figures"]
     assert not any(attack.exceeds for attack in both)
     assert both[0].by_curve.epsilon > 0.5 * both[0].claimed

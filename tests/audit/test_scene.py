@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from hushgraph.audit.attack import _Effort, stage_boards, stage_trees
+from bounded_lists import reads_of
+from hushgraph.audit.attack import Effort, stage_boards, stage_trees
 from hushgraph.audit.runs import Rerun, Seen, plant_nothing, watch_run
 from hushgraph.audit.scene import Difference, plant_rows, plant_trees
 from hushgraph.audit.trials import Attacker, Stage
@@ -35,7 +36,7 @@ def boards(epsilon: float = 4.0, **changes: Any) -> BillboardPlan:
 
 
 def trees(given: PrivacyPlan, model: str = "gcn", canary: str = "strongest", copies: int = COPIES) -> Stage:
-    effort = _Effort(trials=copies // 2, rng=np.random.default_rng(1), observer=None)
+    effort = Effort(trials=copies // 2, rng=np.random.default_rng(1))
     return stage_trees(given, plant_nothing, effort, model=model, canary=canary)
 
 
@@ -118,14 +119,14 @@ def test_a_hub_displaces_reads(owner: str, reads: int, changed: int) -> None:
     lists = [parts.make_lists(graph, stage.plan, 0) for graph in stage.scene.graphs]
     canaries = set(stage.scene.canaries.tolist())
     others = [v for v in stage.scene.graphs[0].train_idx if v not in canaries]
-    moved = [v for v in others if not np.array_equal(lists[0].reads_of(v), lists[1].reads_of(v))]
+    moved = [v for v in others if not np.array_equal(reads_of(lists[0], v), reads_of(lists[1], v))]
     if owner == "sender":
         # Its readers read somebody else now.
-        assert all(len(lists[1].reads_of(v)) == 1 for v in moved)
+        assert all(len(reads_of(lists[1], v)) == 1 for v in moved)
         assert len(moved) == 2 * given.max_readers
     else:
         # Others read what only the canary could.
-        assert all(len(lists[1].reads_of(v)) == len(lists[0].reads_of(v)) + 1 for v in moved)
+        assert all(len(reads_of(lists[1], v)) == len(reads_of(lists[0], v)) + 1 for v in moved)
         assert len(moved) == 2 * reads
     there, empty = (terms(stage, graph) for graph in stage.scene.graphs)
     assert sum(float((there[v] - empty[v]).norm()) > 1e-3 for v in there) == changed

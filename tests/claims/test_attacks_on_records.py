@@ -20,7 +20,7 @@ import pytest
 import hushgraph as hg
 from benchmark_scripts import ROOT, script
 from hushgraph.accounting.accountants import gaussian_epsilon, gaussian_shift
-from hushgraph.audit.attack import Difference, _Effort, audit_plan, stage_boards, stage_trees
+from hushgraph.audit.attack import Difference, Effort, audit_plan, stage_boards, stage_trees
 from hushgraph.audit.faults import get_fault
 from hushgraph.audit.runs import Plant, plant_nothing
 from hushgraph.audit.scene import choose_blocks, plant_rows
@@ -294,7 +294,7 @@ def test_an_audit_of_trees_attacks_the_relations_of_the_run(
     found = settings_of_run(tmp_path / "run")
     blocks = choose_blocks(found.plan, found.relations)
     assert [block.is_weighted for block in blocks] == [True, False][:num_maps]
-    effort = _Effort(trials=20, rng=rng, observer=None)
+    effort = Effort(trials=20, rng=rng)
     stage = stage_trees(
         found.plan, plant_nothing, effort, model=found.model, canary="strongest", blocks=blocks
     )
@@ -322,7 +322,7 @@ def test_steps_of_persons_are_attacked_with_persons(kind: Any, model: str) -> No
     audit = audit_plan(plan, model=model, trials=600, numbers=False, seed=1)
     assert audit.shift == pytest.approx(audit.shift_at_most, rel=1e-3)
     assert not audit.exceeds
-    effort = _Effort(trials=600, rng=np.random.default_rng(1), observer=None)
+    effort = Effort(trials=600, rng=np.random.default_rng(1))
     stage = stage_trees(plan, clip_one_by_one, effort, model=model, canary="strongest")
     assert stage.scene.has_persons
     assert stage.plan.num_train_nodes < (stage.scene.splits == "train").sum()

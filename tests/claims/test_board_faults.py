@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from hushgraph.audit.attack import attack_board, attack_evaluated, audit_plan
+from hushgraph.audit.attack import Effort, attack_board, attack_evaluated, audit_plan
 from hushgraph.audit.checks import check_runs
 from hushgraph.audit.faults import FAULTS
-from hushgraph.audit.runs import plant_nothing
+from hushgraph.audit.runs import Plant, plant_nothing
 from hushgraph.privacy.plans import BillboardPlan
 
 pytestmark = pytest.mark.usefixtures("small_checks")
@@ -46,6 +46,10 @@ def plan(epsilon: float, **changes: Any) -> BillboardPlan:
     return BillboardPlan(**{**usual, **changes}).calibrated(epsilon=epsilon)
 
 
+def find_plant(fault: str | None) -> Plant:
+    return plant_nothing if fault is None else FAULTS[fault].plant
+
+
 def test_every_fault_of_boards_is_tried_here() -> None:
     assert set(SEEN_BY) == {name for name, fault in FAULTS.items() if fault.method != "trees"}
 
@@ -54,7 +58,7 @@ def test_every_fault_of_boards_is_tried_here() -> None:
     ("fault", "claim"), [(None, 4.0), *((name, 4.0) for name in SEEN_BY), *((name, 1.0) for name in AT_BOTH)]
 )
 def test_plain_checks_see_it(fault: str | None, claim: float) -> None:
-    checks = check_runs(plan(claim), plant_nothing if fault is None else FAULTS[fault].plant)
+    checks = check_runs(plan(claim), find_plant(fault))
     failed = [check.name for check in checks if check.failure]
     expected = None if fault is None else SEEN_BY[fault]
     assert bool(failed) == (expected is not None), failed
@@ -68,7 +72,7 @@ def test_plain_checks_hold_for_other_plans(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("fault", [None, *ON_A_BOARD])
 def test_boards_with_too_much_in_them(fault: str | None) -> None:
-    attack = attack_board(plan(4.0), degree=4, trials=6000, fault=fault)
+    attack = attack_board(plan(4.0), degree=4, effort=Effort(trials=6000), plant=find_plant(fault))
     assert attack.exceeds == (fault is not None)
     # Half of the budget has gone to two boards.
     assert attack.claimed < 2.0
@@ -88,7 +92,9 @@ def test_boards_with_too_much_in_them(fault: str | None) -> None:
 )
 def test_tables_that_show_too_much(fault: str | None, claim: float) -> None:
     given = plan(claim).with_evaluation(2)
-    row, tables = attack_evaluated(given, trials=6000, confidence=0.99, fault=fault)
+    row, tables = attack_evaluated(
+        given, effort=Effort(trials=6000), plant=find_plant(fault), confidence=0.99
+    )
     assert (row.name, tables.name) == ("row of the validation split", "tables of figures")
     assert tables.exceeds == (fault is not None)
     assert fault is not None or not row.exceeds
@@ -101,7 +107,7 @@ def test_tables_that_show_too_much(fault: str | None, claim: float) -> None:
 
 
 def test_without_tables_a_row_of_the_validation_split_is_seen_on_the_second_board_alone() -> None:
-    (row,) = attack_evaluated(plan(4.0), trials=100)
+    (row,) = attack_evaluated(plan(4.0), effort=Effort(trials=100), plant=plant_nothing)
     assert row.claimed == plan(4.0).epsilon_evaluated < 2.0
 
 
@@ -110,7 +116,7 @@ def test_without_tables_a_row_of_the_validation_split_is_seen_on_the_second_boar
 def test_labels_of_the_validation_split(fault: str | None, claim: float, trials: int) -> None:
     """With one board such a row costs nothing, so that whatever is shown is too much."""
     given = plan(claim, num_boards=1)
-    (row,) = attack_evaluated(given, trials=trials, confidence=0.99, fault=fault)
+    (row,) = attack_evaluated(given, effort=Effort(trials=trials), plant=find_plant(fault), confidence=0.99)
     assert row.claimed == 0.0
     assert row.exceeds == (fault is not None)
 

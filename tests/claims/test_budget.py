@@ -26,6 +26,7 @@ from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.privacy.run_charge import RunCharge, compose_charges
 from plans import plan_steps
+from run_charges import write_charge
 
 DELTA = 1e-6
 KILLS = choose(4, 200)
@@ -105,7 +106,7 @@ def test_a_file_that_is_cut_never_shows_less(tmp_path: Path, five: list[RunCharg
     path = tmp_path / "people.ledger"
     budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
     for charge in five[:3]:
-        budget.charge(charge)
+        write_charge(budget, charge)
     content = path.read_bytes()
     whole = DataBudget.open(path)
     last = content.rstrip(b"\n").rfind(b"\n") + 1
@@ -138,9 +139,9 @@ def test_a_torn_line_stays_counted_after_the_next_charge(tmp_path: Path, five: l
     path = tmp_path / "people.ledger"
     budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
     for charge in five[:2]:
-        budget.charge(charge)
+        write_charge(budget, charge)
     path.write_bytes(path.read_bytes()[:-40])
-    budget.charge(five[2])
+    write_charge(budget, five[2])
     epsilons = [charge.epsilon for charge in DataBudget.open(path).charges]
     assert epsilons == [charge.epsilon for charge in five[:3]]
     assert path.read_bytes().count(b"\n") == 4
@@ -152,14 +153,14 @@ def test_nothing_is_allowed_after_a_line_of_unknown_cost(tmp_path: Path, five: l
     path.write_bytes(path.read_bytes() + b'{"epsilon": 0.0')
     assert math.isinf(DataBudget.open(path).spent)
     with pytest.raises(BudgetExceededError):
-        budget.charge(five[0])
+        write_charge(budget, five[0])
 
 
 def test_damage_anywhere_else_is_an_error(tmp_path: Path, five: list[RunCharge]) -> None:
     path = tmp_path / "people.ledger"
     budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
     for charge in five[:3]:
-        budget.charge(charge)
+        write_charge(budget, charge)
     content = path.read_bytes()
     lines = content.splitlines(keepends=True)
     damaged = [content.replace(b"trees", b"three"), content.replace(b'"delta": 0.00005', b'"delta": 0.00001')]
@@ -188,7 +189,8 @@ while True:
     charge = RunCharge(run=make_run_id("x"), epsilon=1.0, delta=1e-6, accountant="pair", charges=charges,
                     command="train", data="people")
     try:
-        DataBudget.open(sys.argv[1]).charge(charge)
+        with DataBudget.open(sys.argv[1]).charging(charge):
+            pass
     except BudgetExceededError:
         break
     print(charge.run, flush=True)

@@ -402,9 +402,6 @@ def test_a_comparison_keeps_it(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
     assert_named(comparison.cost, False)
     # The row of the table in the report of one of its runs.
     assert f">holds, {ASSUMED}<" in Path("five/report.html").read_text()
-    older = json.loads(text)
-    del older["assumptions"]
-    assert hg.Comparison.from_json(json.dumps(older)).assumptions == (CLASSES_NOT_RECORDED,)
 
 
 def test_a_plan_without_data_assumes_nothing(run: Run) -> None:

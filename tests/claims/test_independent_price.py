@@ -22,7 +22,6 @@ from hushgraph.accounting import accountants, pair_losses
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.privacy.charges import Steps
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
-from hushgraph.privacy.plans import plan as plans
 from plans import plan_steps
 
 FIGURES = ("epsilon", "epsilon_group_of_two", "epsilon_edge", "epsilon_label")
@@ -127,8 +126,7 @@ def count_noise_too_often(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def forget_prices() -> None:
     """A fault must not be hidden by a price kept from before, nor leave one behind."""
-    for cache in (accountants._price, plans._price):
-        cache.cache_clear()
+    accountants._price.cache_clear()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bounded_lists import reads_of
 from effort import choose
 from hushgraph import Graph
 from hushgraph.accounting.accountants import price
@@ -27,7 +28,7 @@ from plans import make_plan
 
 
 def tree(lists: BoundedLists, node: int, depth: int) -> tuple[object, ...]:
-    below = [tree(lists, int(u), depth - 1) for u in lists.reads_of(node)] if depth else []
+    below = [tree(lists, int(u), depth - 1) for u in reads_of(lists, node)] if depth else []
     return node, *below
 
 

@@ -28,7 +28,8 @@ import hushgraph as hg
 from hushgraph import Graph
 from hushgraph.billboard.ballots import GRID
 from hushgraph.billboard.board import cast
-from hushgraph.billboard.reading import read_boards
+from hushgraph.billboard.combined import combine_boards
+from hushgraph.billboard.reading import read_scaled
 from hushgraph.gradients.sums import sum_error
 from hushgraph.inputs.features import RowTable
 from hushgraph.noise import normal, source
@@ -503,17 +504,12 @@ def test_a_run_reads_the_boards_that_it_released(tmp_path: Path, monkeypatch: py
     boards = run.folder.load_boards()
     ballots = [make_ballots(run.folder, graph, place) for place in range(2)]
     config = run.folder.config
-    expected = [
-        read_boards(
-            boards[:many],
-            graph,
-            run.plan.edge_owner,
-            own=ballots[:many],
-            scale=config.reading_scale,
-            radius=config.reading_radius,
-        )
-        for many in (1, 2)
-    ]
+    expected = []
+    for many in (1, 2):
+        board, parts = combine_boards(boards[:many])
+        own = list(zip(parts, ballots[:many], strict=True))
+        scaling = {"scale": config.reading_scale, "radius": config.reading_radius}
+        expected.append(read_scaled(board, graph, run.plan.edge_owner, own=own, **scaling))
     # Steps on the first board, ballots of the second, steps on both.
     assert count == 3
     for readings, right in zip(given, (expected[0], expected[0], expected[1]), strict=True):

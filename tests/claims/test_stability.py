@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from bounded_lists import reads_of
 from effort import choose
 from hushgraph.privacy.bounds import changed_trees
 from hushgraph.sampling.keys import pair_key, seed_word
@@ -258,7 +259,7 @@ def test_sampler_equals_the_plain_one(owner: str) -> None:
 
 def test_changed_trees_agree_with_a_plain_recursion() -> None:
     def tree(lists: BoundedLists, node: int, depth: int) -> tuple[object, ...]:
-        below = [tree(lists, int(u), depth - 1) for u in lists.reads_of(node)] if depth else []
+        below = [tree(lists, int(u), depth - 1) for u in reads_of(lists, node)] if depth else []
         return (node, *below)
 
     def holds(a_tree: tuple[object, ...], node: int) -> bool:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+import bounded_lists
 import reference
 from benchmark_scripts import script
 from hushgraph import Graph, TreePlan
@@ -108,7 +109,7 @@ def test_weights_choose_nothing() -> None:
     assert lists.shares is not None
     shared = (lists.shares > 0).all(0)
     assert 0 < shared.sum() < len(shared)
-    assert lists.readers_count().max() <= world(2).plan.max_readers
+    assert bounded_lists.count_readers(lists).max() <= world(2).plan.max_readers
 
 
 class World(NamedTuple):
@@ -172,7 +173,7 @@ def score_by_hand(model: GNN, it: World, lists: BoundedLists, root: int) -> Tens
             return encoded
         layer = model.layers[rounds - 1]
         own = represent(node, rounds - 1)
-        reads = [(u, represent(u, rounds - 1)) for u in lists.reads_of(node).tolist()]
+        reads = [(u, represent(u, rounds - 1)) for u in bounded_lists.reads_of(lists, node).tolist()]
         parts = []
         for of_relation in it.weights:
             mine = [(of_relation[u, node], h) for u, h in reads if (u, node) in of_relation]

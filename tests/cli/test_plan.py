@@ -17,6 +17,7 @@ from hushgraph.privacy.budget import MOST_RUNS, DataBudget
 from hushgraph.privacy.charges import BoardCharge
 from hushgraph.privacy.run_charge import RunCharge
 from plans import make_plan
+from run_charges import write_charge
 
 SMALL = ["plan", "--train-nodes", "1000", "--max-readers", "3", "--batch-size", "100"]
 Run = Callable[..., tuple[int, str, str]]
@@ -342,11 +343,8 @@ def test_what_was_charged_before_leaves_less(run: Run, tmp_path: Path) -> None:
     plan = answer(run, *BOARDS)
     mu = gaussian_shift(plan["epsilon"], plan["delta"])
     board = BoardCharge(name="board-1", noise_std=1 / (3 * mu))
-    DataBudget.open(budget).charge(
-        RunCharge(
-            run="a", epsilon=3, delta=1e-6, accountant="pair", charges=(board,), command="train", data=""
-        )
-    )
+    about = {"epsilon": 3, "delta": 1e-6, "accountant": "pair", "command": "train", "data": ""}
+    write_charge(DataBudget.open(budget), RunCharge(run="a", charges=(board,), **about))
     before = budget.read_bytes()
     found = answer(run, *BOARDS, "--budget", str(budget))
     fits = [runs for runs in range(30) if gaussian_epsilon(math.sqrt(9 + runs) * mu, 1e-6) <= 5]

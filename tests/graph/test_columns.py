@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from hushgraph._text import suggest
 from hushgraph.errors import InputError
-from hushgraph.graph.columns import Columns, merge_columns, suggest
+from hushgraph.graph.columns import Columns, merge_columns
 
 
 def test_json_keeps_everything_and_order_does_not_matter() -> None:

@@ -91,11 +91,11 @@ def test_by_hand() -> None:
     predicted = np.array([0, 0, 1, 1, 0, 0, 1, 0])
     found = evaluate(predicted, labelled(labels, 4), np.arange(7))
     assert isinstance(found, ClassEvaluation)
-    assert found.accuracy == 3 / 6
+    assert found.figures["accuracy"] == 3 / 6
     np.testing.assert_array_equal(found.class_counts, [3, 2, 1, 0])
     np.testing.assert_allclose(found.class_accuracy, [2 / 3, 1 / 2, 0, np.nan])
     # Class 0: precision 2/3, recall 2/3. Class 1: precision 1/3, recall 1/2. Class 2: never predicted.
-    assert found.macro_f1 == np.mean([2 / 3, 0.4, 0.0])
+    assert found.figures["macro_f1"] == np.mean([2 / 3, 0.4, 0.0])
 
 
 def test_nothing_to_look_at() -> None:

@@ -114,7 +114,7 @@ def test_every_piece_has_a_key_of_its_own_in_whichever_thread(monkeypatch: pytes
     assert all(name.startswith("noise") for name in threads)
 
 
-def test_a_seed_repeats_a_run_and_guarantees_nothing() -> None:
+def test_a_seed_repeats_a_run() -> None:
     sums, sigmas = {"w": zeros(3 * normal.PIECE)}, {"w": 1.0}
 
     def three_steps(noise: ExactNoise) -> np.ndarray:
@@ -124,7 +124,6 @@ def test_a_seed_repeats_a_run_and_guarantees_nothing() -> None:
     np.testing.assert_array_equal(one, three_steps(exact(seed=1, draw_ahead=False)))
     assert np.isin(one, three_steps(exact(seed=2))).sum() <= FEW_EQUAL
     assert np.isin(one, three_steps(exact())).sum() <= FEW_EQUAL
-    assert (exact(seed=1).guarantee, exact().guarantee) == ("none", "holds")
 
 
 def test_rounding_to_the_grid_moves_two_sums_apart_by_one_step_at_most() -> None:
@@ -159,12 +158,11 @@ def test_a_grid_too_coarse_for_the_model_is_refused() -> None:
         exact(sigma_over_clip=1e9).widening(1_000_000)
 
 
-def test_float_noise_is_torch_s_and_guarantees_nothing() -> None:
+def test_float_noise_is_torch_s() -> None:
     noise: NoiseSource = FloatNoise(torch.Generator().manual_seed(5))
     found = noise.add_noise({"w": torch.ones(100, dtype=torch.float64)}, {"w": 2.0})["w"]
     expected = 1 + 2 * torch.randn(100, generator=torch.Generator().manual_seed(5))
     torch.testing.assert_close(found, expected.double(), rtol=0, atol=0)
-    assert noise.guarantee == "none"
 
 
 def test_parts_of_one_tensor_are_joined_without_a_copy() -> None:

@@ -20,6 +20,7 @@ from hushgraph.privacy.lines import write_line
 from hushgraph.privacy.plans import PrivacyPlan, RowPlan
 from hushgraph.privacy.run_charge import RunCharge, compose_charges
 from plans import make_plan
+from run_charges import write_charge
 
 PLAN = make_plan(
     num_train_nodes=1000, num_layers=1, max_readers=2, batch_size=50, steps=40, paper_noise_multiplier=1.0
@@ -96,20 +97,20 @@ def test_charges_come_back_as_they_were(path: Path) -> None:
         RunCharge.of_plan(PLAN, Guarantee.of(PLAN), run="b", command="compare", data='"quoted" \u00e9\n'),
     )
     for charge in charges:
-        budget.charge(charge)
+        write_charge(budget, charge)
     assert DataBudget.open(path).charges == charges
 
 
 def test_one_run_is_charged_once(path: Path) -> None:
     budget = DataBudget.create(path, epsilon=10.0, delta=1e-6)
     for _ in range(3):
-        budget.charge(gaussian("a"))
+        write_charge(budget, gaussian("a"))
     assert len(DataBudget.open(path).charges) == 1
 
 
 def test_a_charge_beyond_the_total_writes_nothing(path: Path) -> None:
     budget = DataBudget.create(path, epsilon=3.0, delta=1e-6)
-    budget.charge(gaussian("a"))
+    write_charge(budget, gaussian("a"))
     before, ran = path.read_bytes(), False
     with (
         pytest.raises(BudgetExceededError, match="take a smaller epsilon"),
@@ -144,11 +145,11 @@ def test_what_has_no_guarantee_is_infinite(path: Path, plan: PrivacyPlan, is_see
     charge = RunCharge.of_plan(plan, guarantee, run="a", command="train", data="people")
     budget = DataBudget.create(path, epsilon=1e6, delta=1e-6)
     with pytest.raises(BudgetExceededError, match="has no guarantee") as raised:
-        budget.charge(charge)
+        write_charge(budget, charge)
     assert guarantee.why[0].sentence in str(raised.value)
     records = DataBudget.create(path.with_name("records"), delta=1e-6)
-    records.charge(charge)
-    records.charge(gaussian("b"))
+    write_charge(records, charge)
+    write_charge(records, gaussian("b"))
     again = DataBudget.open(records.path)
     assert math.isinf(again.spent)
     assert "without a guarantee" in again.composition
@@ -165,9 +166,9 @@ def test_two_accountants_are_added_up() -> None:
 def test_words_say_how_it_was_composed(path: Path) -> None:
     budget = DataBudget.create(path, delta=1e-6)
     assert budget.composition == "nothing was charged"
-    budget.charge(gaussian("a"))
+    write_charge(budget, gaussian("a"))
     assert DataBudget.open(path).composition == "all events by the 'pair' accountant"
-    budget.charge(gaussian("b", accountant="paper", charges=(STEPS,)))
+    write_charge(budget, gaussian("b", accountant="paper", charges=(STEPS,)))
     assert "basic composition of 2 parts" in DataBudget.open(path).composition
 
 
@@ -213,9 +214,9 @@ def test_a_full_disk_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda file, line: write(file, line[:20]))
         with pytest.raises(WriteError, match="free space"):
-            budget.charge(gaussian("a"))
+            write_charge(budget, gaussian("a"))
     assert path.read_bytes() == before
-    budget.charge(gaussian("a"))
+    write_charge(budget, gaussian("a"))
     assert len(DataBudget.open(path).charges) == 1
 
 
@@ -235,7 +236,7 @@ def test_a_lock_that_is_removed_while_somebody_waits_is_taken_anew(path: Path) -
     budget = DataBudget.create(path, epsilon=3.0, delta=1e-6)
     with budget.charging(gaussian("a")):
         path.with_name(path.name + ".lock").unlink()
-    budget.charge(gaussian("b", 0.1))
+    write_charge(budget, gaussian("b", 0.1))
     assert [charge.run for charge in DataBudget.open(path).charges] == ["a", "b"]
 
 
@@ -256,10 +257,10 @@ def test_runs_that_fit_are_those_that_can_be_charged(path: Path, monkeypatch: py
     assert budget.count_runs(gaussian("a", 0.01)) > 1000
     fit = budget.count_runs(gaussian("a", 0.15))
     for number in range(fit):
-        budget.charge(gaussian(str(number), 0.15))
+        write_charge(budget, gaussian(str(number), 0.15))
         assert DataBudget.open(path).count_runs(gaussian("next", 0.15)) == fit - number - 1
     with pytest.raises(BudgetExceededError):
-        budget.charge(gaussian("one more", 0.15))
+        write_charge(budget, gaussian("one more", 0.15))
     prices: list[int] = []
 
     def count(charges: Any, delta: float) -> float:

@@ -17,6 +17,11 @@ CLUSTERED = spec.load("inductive").column("ogbn-arxiv-clustered")
 DISJOINT = spec.load("inductive").column("ogbn-arxiv-disjoint")
 
 
+@pytest.fixture(autouse=True)
+def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUSHGRAPH_DATA", str(tmp_path))
+
+
 def write_graph(path: Path, nodes: int = 32) -> None:
     ring = np.arange(nodes)
     np.savez(
@@ -33,7 +38,7 @@ def write_graph(path: Path, nodes: int = 32) -> None:
 
 def test_a_substitute_serves_every_column_of_its_dataset_once(tmp_path: Path) -> None:
     write_graph(tmp_path / "mine.npz")
-    sources = Sources(tmp_path, {"ogbn-arxiv": "mine.npz"})
+    sources = Sources({"ogbn-arxiv": "mine.npz"})
     source = sources.source(ARXIV)
     assert (source.name, source.comparable) == ("mine", False)
     assert sources.graph(ARXIV) is sources.graph(DISJOINT)
@@ -42,12 +47,12 @@ def test_a_substitute_serves_every_column_of_its_dataset_once(tmp_path: Path) ->
 
 def test_a_substitute_is_clustered_where_its_dataset_would_be(tmp_path: Path) -> None:
     write_graph(tmp_path / "mine.npz", nodes=48)
-    sources = Sources(tmp_path, {"ogbn-arxiv": "mine.npz"})
+    sources = Sources({"ogbn-arxiv": "mine.npz"})
     assert sources.source(CLUSTERED).reading != sources.source(DISJOINT).reading
     graph = sources.graph(CLUSTERED)
     assert [len(graph.train_idx), len(graph.val_idx), len(graph.test_idx)] == [32, 8, 8]
     assert graph.num_edges < 96
-    own = Sources(tmp_path, {"ogbn-arxiv": "none.npz", "ogbn-arxiv-clustered": "mine.npz"})
+    own = Sources({"ogbn-arxiv": "none.npz", "ogbn-arxiv-clustered": "mine.npz"})
     assert own.graph(CLUSTERED).train_idx.tolist() == [0]
 
 
@@ -55,12 +60,12 @@ def test_a_split_without_test_nodes_is_refused(tmp_path: Path) -> None:
     # 32 nodes on a ring are too few communities for three parts.
     write_graph(tmp_path / "mine.npz")
     with pytest.raises(InputError, match="ogbn-arxiv-clustered: no test nodes in mine"):
-        Sources(tmp_path, {"ogbn-arxiv": "mine.npz"}).graph(CLUSTERED)
+        Sources({"ogbn-arxiv": "mine.npz"}).graph(CLUSTERED)
 
 
 def test_whole_groups_go_to_the_splits(tmp_path: Path) -> None:
     write_graph(tmp_path / "facebook_32_schools.npz")
-    sources = Sources(tmp_path, {})
+    sources = Sources({})
     graph = sources.graph(SCHOOLS)
     assert sources.source(SCHOOLS).comparable
     assert [len(graph.train_idx), len(graph.val_idx), len(graph.test_idx)] == [20, 4, 8]
@@ -71,7 +76,7 @@ def test_whole_groups_go_to_the_splits(tmp_path: Path) -> None:
 
 def test_a_file_without_groups_is_refused(tmp_path: Path) -> None:
     write_graph(tmp_path / "mine.npz")
-    graph = Sources(tmp_path, {"ogbn-arxiv": "mine.npz"}).graph(ARXIV)
+    graph = Sources({"ogbn-arxiv": "mine.npz"}).graph(ARXIV)
     with pytest.raises(InputError, match="no array college"):
         split_by_group(graph, tmp_path / "mine.npz", "college")
     with pytest.raises(InputError, match="x has shape"):
@@ -80,14 +85,14 @@ def test_a_file_without_groups_is_refused(tmp_path: Path) -> None:
 
 def test_missing_data_says_what_would_help(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="hushgraph datasets ogbn-arxiv --download"):
-        Sources(tmp_path, {}).source(ARXIV)
+        Sources({}).source(ARXIV)
     with pytest.raises(MissingDataError, match=r"none\.npz does not exist"):
-        Sources(tmp_path, {"ogbn-arxiv": "none.npz"}).source(ARXIV)
+        Sources({"ogbn-arxiv": "none.npz"}).source(ARXIV)
 
 
 def test_a_substitute_for_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean ogbn-arxiv"):
-        Sources(tmp_path, {"ogbn-arxv": "mine.npz"})
+        Sources({"ogbn-arxv": "mine.npz"})
     with pytest.raises(InputError, match="expected NAME=FILE"):
         parse_substitutes(["ogbn-arxiv"])
     assert parse_substitutes(["a=b", "c=d=e"]) == {"a": "b", "c": "d=e"}

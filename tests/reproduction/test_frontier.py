@@ -150,12 +150,17 @@ def test_test_nodes_are_taken_out_and_come_back_with_their_lists() -> None:
     assert arrivals.labels.tolist() == [1, -1]
 
 
+@pytest.fixture(autouse=True)
+def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUSHGRAPH_DATA", str(tmp_path))
+
+
 def work_with_records(folder: Path, **changes: Any) -> Reproduction:
     """Three seeds of the billboard at epsilon 4."""
     (folder / "planetoid_cora.npz").touch()
     out = folder / "out"
     out.mkdir()
-    options = Options(out=out, data_root=folder, only=("planetoid_cora/billboard",))
+    options = Options(out=out, only=("planetoid_cora/billboard",))
     planned = [run for run in Reproduction(["frontier"], options, say=silent).plan if run.job.epsilon == 4.0]
     lines = []
     for run, accuracy in zip(planned, (0.5, 0.6, 0.7), strict=True):
@@ -186,7 +191,7 @@ def test_mean_and_spread_over_seeds(tmp_path: Path) -> None:
 def test_graphs_that_are_missing_are_named(tmp_path: Path) -> None:
     told: list[str] = []
     (tmp_path / "planetoid_cora.npz").touch()
-    options = Options(out=tmp_path / "out", data_root=tmp_path, only=("planetoid_*",))
+    options = Options(out=tmp_path / "out", only=("planetoid_*",))
     work = Reproduction(["frontier"], options, say=told.append)
     assert {run.job.column.name for run in work.plan} == {"planetoid_cora"}
     assert [line.partition(":")[0] for line in told] == ["planetoid_pubmed", "planetoid_citeseer"]
@@ -195,7 +200,7 @@ def test_graphs_that_are_missing_are_named(tmp_path: Path) -> None:
 def test_the_seed_draws_the_split_and_nothing_else(tmp_path: Path) -> None:
     parts = {"edge_index": [[0, 1], [1, 2]], "x": np.eye(40), "y": np.arange(40) % 7}
     np.savez(tmp_path / "planetoid_cora.npz", **parts)  # type: ignore[arg-type]
-    options = Options(out=tmp_path / "out", data_root=tmp_path, only=("planetoid_cora",))
+    options = Options(out=tmp_path / "out", only=("planetoid_cora",))
     work = Reproduction(["frontier"], options, say=silent)
     column = FRONTIER.column("planetoid_cora")
     first, second = (work.sources.graph(column, seed) for seed in (0, 1))

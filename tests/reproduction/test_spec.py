@@ -48,7 +48,7 @@ def test_printed_differences_are_differences() -> None:
 def test_a_row_like_another_takes_its_settings_and_keeps_its_own_numbers() -> None:
     experiment = spec.load("degree")
     row = next(row for row in experiment.rows if row.row == "DP-GCN")
-    cell = spec.find_cell(experiment, row, "ogbn-arxiv")
+    cell = spec.find_cell(row, "ogbn-arxiv")
     assert cell is not None
     assert (cell.lr, cell.noise_multiplier, cell.points[0]) == (0.003, 2.0, [3, 62.413])
 

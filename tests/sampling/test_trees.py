@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bounded_lists import nodes_at
 from hushgraph.errors import InputError
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow, tree_sizes
@@ -17,9 +18,9 @@ def test_two_levels_by_eye() -> None:
     trees = grow(LISTS, np.array([0, 3, 1]), 2)
     assert trees.depth == 2
     assert trees.roots.tolist() == [0, 3, 1]
-    assert trees.nodes_at(0).tolist() == [0, 3, 1]
+    assert nodes_at(trees, 0).tolist() == [0, 3, 1]
     assert trees.blocks[0].indptr.tolist() == [0, 3, 4, 7]
-    assert trees.nodes_at(1).tolist() == [0, 1, 2, 3, 1, 0, 3]
+    assert nodes_at(trees, 1).tolist() == [0, 1, 2, 3, 1, 0, 3]
     assert trees.blocks[1].indptr.tolist() == [0, 3, 6, 7, 8, 11, 14, 15]
     assert trees.nodes.tolist() == [0, 1, 2, 1, 0, 3, 2, 3, 1, 0, 3, 0, 1, 2, 3]
     assert [owners.tolist() for owners in trees.owners] == [
@@ -63,7 +64,7 @@ def test_layout_equals_a_plain_recursion(depth: int) -> None:
     trees = grow(lists, roots, depth)
     level = [(root, owner) for owner, root in enumerate(roots.tolist())]
     for number in range(depth + 1):
-        assert trees.nodes_at(number).tolist() == [node for node, _ in level]
+        assert nodes_at(trees, number).tolist() == [node for node, _ in level]
         assert trees.owners[number].tolist() == [owner for _, owner in level]
         if number < depth:
             sizes = [1 + len(rows[node]) for node, _ in level]

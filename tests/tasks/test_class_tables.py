@@ -57,7 +57,7 @@ def test_figures_of_exact_counts_are_those_of_scikit_learn(c: int) -> None:
     assert figures["majority_baseline"] == pytest.approx(counts.max() / counts.sum())
     evaluation = task.evaluate(best, truth)
     assert (figures["accuracy"], figures["macro_f1"]) == pytest.approx(
-        (evaluation.accuracy, evaluation.macro_f1)
+        (evaluation.figures["accuracy"], evaluation.figures["macro_f1"])
     )
 
 

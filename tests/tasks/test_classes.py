@@ -64,9 +64,9 @@ def test_ballots_have_norm_one_and_their_largest_change_is_told() -> None:
 
 def test_figures_by_hand() -> None:
     evaluation = Classes(num_classes=3).evaluate(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]))
-    assert evaluation.accuracy == 0.75
+    assert evaluation.figures["accuracy"] == 0.75
     # Class 0: 2 * 1 / (1 + 2); class 1: 2 * 2 / (3 + 2); class 2 does not occur.
-    assert evaluation.macro_f1 == pytest.approx((2 / 3 + 4 / 5) / 2)
+    assert evaluation.figures["macro_f1"] == pytest.approx((2 / 3 + 4 / 5) / 2)
     assert evaluation.class_counts.tolist() == [1, 3, 0]
     assert np.isnan(evaluation.class_accuracy[2])
 

@@ -80,7 +80,7 @@ def test_a_loaded_model_predicts_as_the_run(task: str, tmp_path: Path) -> None:
     x, lists = RNG.normal(size=(3, FEATURES)).astype(np.float32), [[1, 2, 999], [], [4]]
     shown = model.predict(make_frame(x, lists))
     expected, _ = run.predict_new(x, lists)
-    columns = run.folder.task.tabulate(expected, np.arange(expected.shape[1]))
+    columns = run.folder.task.tabulate(expected, np.arange(expected.shape[1]), with_scores=True, label=None)
     assert list(shown) == list(columns)
     for name, values in columns.items():
         assert np.array_equal(shown[name].to_numpy(), values), name

@@ -26,9 +26,8 @@ from dp_accounting import dp_event
 from dp_accounting.pld import pld_pmf, pld_privacy_accountant, privacy_loss_distribution
 from scipy import special, stats
 
+from hushgraph._arrays import FloatArray
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw, StepEvent
-
-FloatArray = npt.NDArray[np.float64]
 
 # Grid intervals in the standard deviation of the loss of one step: a grid adds part of a squared interval to
 # the variance of a step, and epsilon follows the standard deviation.

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import special
 
+from hushgraph._arrays import FloatArray
 from hushgraph.accounting.accountants import Accountant, AccountantName, name_event
 from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent
 from hushgraph.errors import PlanError
-
-FloatArray = npt.NDArray[np.float64]
 
 # dp_accounting only converts orders above 1.01.
 _LOWEST = 1.0101 - 1

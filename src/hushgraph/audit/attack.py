@@ -6,7 +6,7 @@ import math
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.audit.runs import Plant, plant_nothing
 from hushgraph.audit.scene import Difference, choose_blocks, plant_rows, plant_trees
-from hushgraph.audit.statistics import Floats, check_confidence
+from hushgraph.audit.statistics import Floats, check_can_audit
 from hushgraph.audit.trials import Observer, Shown, Stage
 from hushgraph.audit.weights import point_maps, point_rows, point_trees, spread
 from hushgraph.billboard.lists import Block
@@ -54,7 +54,7 @@ _BOUNDS = 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Effort:
+class Effort:
     """How many trials there are, and who is told.
 
     Attributes:
@@ -64,8 +64,8 @@ class _Effort:
     """
 
     trials: int | None
-    rng: np.random.Generator
-    observer: Observer | None
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(secrets.randbits(128)))
+    observer: Observer | None = None
 
     def copies(self, most: int) -> int:
         """Canaries of a run: an even number, no more than the trials need."""
@@ -148,13 +148,9 @@ def audit_plan(
         (False, 0)
     """
     begin = time.monotonic()
-    check_confidence(confidence)
-    if trials is not None and trials < 10:
-        raise InputError(f"trials={trials}: expected at least 10")
-    if not plan.is_private or plan.steps == 0:
-        raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
+    check_can_audit(plan, trials, confidence)
     plant = plant_nothing if fault is None else get_fault(fault).plant
-    effort = _Effort(trials=trials, rng=np.random.default_rng(seed), observer=observer)
+    effort = Effort(trials=trials, rng=np.random.default_rng(seed), observer=observer)
     blocks = choose_blocks(plan, relations)
     if plan.num_boards:
         asked = {"task": task, "class_weights": class_weights, "blocks": blocks}
@@ -168,7 +164,7 @@ def audit_plan(
     return replace(audit, numbers=guesses, fault=fault, seed=seed, seconds=time.monotonic() - begin)
 
 
-def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float, **asked: Any) -> Audit:
+def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: Effort, confidence: float, **asked: Any) -> Audit:
     """Boards and steps together, then every other claim; `asked` are as in `stage_boards`."""
     each = 1 - (1 - confidence) / (_BOUNDS + (plan.num_tables > 0))
     stage = stage_boards(plan, plant, effort.copies(_COPIES), **asked)
@@ -185,8 +181,8 @@ def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: 
     statistic, label = effort.spend(flipped, part=_PART).pair(0), Change("label", ("training",))
     attacks.append(_measure(flipped.plan, "one label flipped", statistic, charges, label, each))
     common: dict[str, Any] = {"confidence": each, "effort": effort, "plant": plant, **asked}
-    attacks += attack_evaluated(plan, **common)
-    attacks.append(attack_board(plan, degree=_LARGE_DEGREE, **common))
+    attacks += attack_evaluated(plan, part=_PART, **common)
+    attacks.append(attack_board(plan, degree=_LARGE_DEGREE, most=_LARGE_TRIALS, **common))
     return _collect(
         stage,
         shown,
@@ -238,27 +234,18 @@ def _count_nodes(plan: PrivacyPlan) -> int:
 
 
 def attack_evaluated(
-    plan: PrivacyPlan,
-    *,
-    trials: int | None = None,
-    confidence: float = 0.95,
-    fault: str | None = None,
-    effort: _Effort | None = None,
-    plant: Plant | None = None,
-    **asked: Any,
+    plan: PrivacyPlan, *, effort: Effort, plant: Plant, part: int = 1, confidence: float = 0.95, **asked: Any
 ) -> list[Attack]:
     """Attack a row of the validation split: all that is released of it, then its tables of figures alone.
 
     Args:
         plan: whose second board and tables are attacked. Without tables the second attack is left out.
-        trials: per world.
-        confidence, fault, effort, plant, asked: as in `attack_board`.
+        part: one of so many of the trials are run.
+        effort, plant, confidence, asked: as in `attack_board`.
 
     Guarantees:
         As those of `audit_plan`.
     """
-    part = _PART if effort is not None else 1
-    effort, plant = _choose_effort(effort, plant, trials, fault)
     stage = stage_boards(plan, plant, effort.copies(_COPIES), difference="evaluated", **asked)
     shown, (change,) = effort.spend(stage, part=part), row_emptied("evaluated")
     wanted = [("row of the validation split", 0, stage.plan.charges)]
@@ -270,23 +257,14 @@ def attack_evaluated(
     ]
 
 
-def _choose_effort(
-    effort: _Effort | None, plant: Plant | None, trials: int | None, fault: str | None
-) -> tuple[_Effort, Plant]:
-    """Those of the audit, or of an attack by itself."""
-    alone = _Effort(trials=trials, rng=np.random.default_rng(secrets.randbits(128)), observer=None)
-    return effort or alone, plant or (plant_nothing if fault is None else get_fault(fault).plant)
-
-
 def attack_board(
     plan: PrivacyPlan,
     *,
     degree: int,
-    trials: int | None = None,
+    effort: Effort,
+    plant: Plant,
+    most: int = _MOST,
     confidence: float = 0.95,
-    fault: str | None = None,
-    effort: _Effort | None = None,
-    plant: Plant | None = None,
     **asked: Any,
 ) -> Attack:
     """Attack the first board of real runs alone, beside what that board costs by itself.
@@ -294,19 +272,17 @@ def attack_board(
     Args:
         plan: whose first board is attacked.
         degree: how many places the canary lists.
-        trials: per world.
+        effort: how many trials there are.
+        plant: a mistake to plant, or `plant_nothing`.
+        most: trials of a world, at most.
         confidence: of the bound.
-        fault: the name of a mistake to plant.
-        effort, plant: of the audit that this is a part of.
         asked: `task`, `class_weights` and `blocks`, as in `stage_boards`.
 
     Guarantees:
         As those of `audit_plan`.
     """
-    effort, plant = _choose_effort(effort, plant, trials, fault)
     copies = effort.copies(min(_COPIES, 2 * (_PLACES // (2 * degree))))
     stage = stage_boards(plan, plant, copies, degree=degree, **asked)
-    most = _LARGE_TRIALS if trials is None else _MOST
     shown = effort.spend(stage, most=most, seconds=_LARGE_SECONDS)
     name = f"first board, row of degree {degree:,}"
     return _measure(stage.plan, name, shown.pair(1), [plan.board_charge(0)], TRAINING_ROW, confidence)
@@ -331,7 +307,7 @@ def _measure(
     )
 
 
-def _audit_trees(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float, **asked: Any) -> Audit:
+def _audit_trees(plan: PrivacyPlan, plant: Plant, effort: Effort, confidence: float, **asked: Any) -> Audit:
     """The steps of trees, or of rows that read no board; `asked` are as in `stage_trees`."""
     stage = stage_trees(plan, plant, effort, **asked)
     stages = {"steps": (stage, 1)}
@@ -356,7 +332,7 @@ def _audit_trees(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: f
 def stage_trees(
     plan: PrivacyPlan,
     plant: Plant,
-    effort: _Effort,
+    effort: Effort,
     *,
     model: str,
     canary: str,
@@ -433,5 +409,5 @@ def _collect(
 def planted(plan: PrivacyPlan, fault: str) -> PrivacyPlan:
     """The plan, without noise as yet, of training that has this fault: calibrate it to make its claim."""
     wanted = get_fault(fault)
-    values = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    values = {each.name: getattr(plan, each.name) for each in fields(plan)}
     return (wanted.plan or type(plan))(**{**values, **wanted.changes, "sigma_over_clip": 0.0})

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hushgraph._arrays import Float32Array
 from hushgraph.audit.runs import Plant, plant_nothing
 from hushgraph.billboard.ballots import GRID, Ballots, ballot_entries, owned_records
 from hushgraph.billboard.board import Board, cast
-from hushgraph.billboard.reading import Float32Array
 from hushgraph.errors import InputError
 from hushgraph.figures.tables import Counts, NoisyTables, Scored
 from hushgraph.gradients.clip import Clipping
@@ -45,8 +45,6 @@ _NO_CLIP = 1e30
 class _HalfNoise:
     """Adds half of the noise that was paid for."""
 
-    guarantee: Literal["none"] = "none"
-
     def __init__(self, real: NoiseSource) -> None:
         self._real = real
 
@@ -56,8 +54,6 @@ class _HalfNoise:
 
 class _ReusedNoise:
     """Every second step repeats the noise of the step before it."""
-
-    guarantee: Literal["none"] = "none"
 
     def __init__(self, real: NoiseSource) -> None:
         self._real = real
@@ -74,8 +70,6 @@ class _ReusedNoise:
 
 class _FloatNoise:
     """float32 noise of torch's generator, which attacks on floating-point numbers see through."""
-
-    guarantee: Literal["none"] = "none"
 
     def __init__(self) -> None:
         self._source = FloatNoise(torch.Generator().manual_seed(secrets.randbits(63)))

@@ -21,9 +21,8 @@ import torch
 from hushgraph.accounting.accountants import make_accountant
 from hushgraph.audit.runs import Plant, Rerun, choose_config, plant_nothing, watch_run
 from hushgraph.audit.scene import Scene, move_plan, plant_rows, plant_trees
-from hushgraph.audit.statistics import Floats, check_confidence, rate_at_least
+from hushgraph.audit.statistics import Floats, check_can_audit, rate_at_least
 from hushgraph.audit.weights import spread
-from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.folder import RunFolder
 
@@ -145,11 +144,7 @@ def attack_numbers(
         True
     """
     begin = time.monotonic()
-    check_confidence(confidence)
-    if trials < 10:
-        raise InputError(f"trials={trials}: expected at least 10")
-    if not plan.is_private or plan.steps == 0:
-        raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
+    check_can_audit(plan, trials, confidence)
     plan, scene = _move_plan(plan)
     each = math.ceil(trials / 2)
     there, empty = (_run_world(plan, scene, is_there, model, each, plant) for is_there in (True, False))

@@ -67,38 +67,19 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
 
 
 def settings_without_data(
-    method: str,
-    *,
-    epsilon: float,
-    model: str | None = None,
-    fault: str | None = None,
-    num_layers: int | None = None,
-    max_readers: int | None = None,
-    max_reads: int | None = None,
-    batch_size: int | None = None,
-    steps: int | None = None,
-    delta: float | None = None,
-    **declared: Any,
+    method: str, *, epsilon: float, model: str | None = None, fault: str | None = None, **given: Any
 ) -> Settings:
     """A plan for no data in particular: every batch full, and few steps, so that trials are cheap.
 
     Args:
         method: "billboard" or "trees".
         epsilon: the claim.
-        model, num_layers, max_readers, max_reads: of trees.
+        model: of trees.
         fault: the name of a mistake that is planted.
-        batch_size, steps, delta: of the plan.
-        declared: its edge_owner and directed.
+        given: other fields of the plan; what is None has its usual value.
     """
     name = method if model != "mlp" else Rows.name
-    given: dict[str, Any] = {
-        "max_readers": max_readers,
-        "max_reads": max_reads,
-        "batch_size": batch_size,
-        "steps": steps,
-    }
-    given |= {"num_layers": num_layers, "delta": delta}
-    fields = {**_USUAL, **_USUAL_OF.get(name, {}), **declared}
+    fields = {**_USUAL, **_USUAL_OF.get(name, {})}
     fields |= {key: value for key, value in given.items() if value is not None}
     if fields["edge_owner"] == "reader" and name in _USUAL_OF:
         fields.setdefault("max_reads", fields["max_readers"])

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, PlanError
+from hushgraph.privacy.plans import PrivacyPlan
 
 Floats = npt.NDArray[np.float64]
 
@@ -154,6 +155,15 @@ def check_confidence(confidence: float) -> None:
     """Refuse a confidence that is no probability."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence={confidence}: expected a number above 0 and below 1, such as 0.95")
+
+
+def check_can_audit(plan: PrivacyPlan, trials: int | None, confidence: float) -> None:
+    """Refuse a confidence that is no probability, too few trials, and a plan without noise or steps."""
+    check_confidence(confidence)
+    if trials is not None and trials < 10:
+        raise InputError(f"trials={trials}: expected at least 10")
+    if not plan.is_private or plan.steps == 0:
+        raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
 
 
 def _epsilon(hits: Any, alarms: Any, trials: int, delta: float, error: float) -> Any:

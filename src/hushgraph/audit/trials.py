@@ -20,6 +20,7 @@ from hushgraph.audit.likelihood import Line
 from hushgraph.audit.runs import Plant, Rerun, Seen, Weights, choose_config, flatten, watch_run
 from hushgraph.audit.scene import KEY_SEED, Scene, move_plan
 from hushgraph.audit.statistics import Floats
+from hushgraph.audit.watched import segment_of
 from hushgraph.audit.weights import find_outputs
 from hushgraph.billboard.ballots import GRID, Ballots
 from hushgraph.billboard.board import Board, cast
@@ -238,20 +239,18 @@ class Attacker:
 
     def _compare_steps(self) -> Floats:
         """[copies, repeats]: the log-likelihood ratio of the steps of every trial."""
-        stage, ends = self.stage, self.seen.folder.plan.segment_ends
+        stage = self.stage
         ratios = np.zeros((stage.scene.copies, stage.repeats))
         for step, released in enumerate(self.seen.sums):
-            line = self._find_line(step, ends)
+            line = self._find_line(step)
             ratio = line.log_ratio(stage.view(released), stage.plan.sampling_rate)
             ratios[:, min(step // stage.plan.steps, stage.repeats - 1)] += ratio
         return ratios
 
-    def _find_line(self, step: int, ends: tuple[int, ...]) -> Line:
-        segment = int(np.searchsorted(ends, step, side="right"))
-        # Steps beyond the plan, which a faulty ledger allows, belong to the last segment.
-        return self.lines[min(segment, len(self.lines) - 1)][
-            step % self.stage.plan.steps % len(self.stage.phases)
-        ]
+    def _find_line(self, step: int) -> Line:
+        # A faulty ledger allows steps beyond the plan.
+        lines = self.lines[segment_of(self.seen.folder.plan, step)]
+        return lines[step % self.stage.plan.steps % len(self.stage.phases)]
 
     def _compare_board(self, board: Board, place: int) -> Floats:
         """[copies]: the log-likelihood ratio of a board that was visible."""
@@ -325,6 +324,5 @@ class Attacker:
             float(np.sqrt(np.square(scene.by_copy(there - empty)[0] / GRID).sum())) / noise
             for (there, empty), noise in zip(self.tallies, stage.plan.board_noise, strict=True)
         ]
-        ends = self.seen.folder.plan.segment_ends
-        shifts += [float(self._find_line(step, ends).shift[0]) for step in range(stage.plan.steps)]
+        shifts += [float(self._find_line(step).shift[0]) for step in range(stage.plan.steps)]
         return shifts

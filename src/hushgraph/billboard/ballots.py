@@ -27,11 +27,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._arrays import Int32Array, Int64Array
 from hushgraph.billboard.lists import GRID as GRID
 from hushgraph.billboard.lists import GRID_BITS as GRID_BITS
 from hushgraph.billboard.lists import RowRecords, divide_records, plain_records
-from hushgraph.billboard.owned import Int32Array as Int32Array
-from hushgraph.billboard.owned import Int64Array as Int64Array
 from hushgraph.billboard.owned import find_share
 from hushgraph.billboard.persons import PersonLists, cut_product
 from hushgraph.errors import GraphError

@@ -16,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._arrays import Int32Array, Int64Array
 from hushgraph._threads import map_in_order
 from hushgraph.billboard.ballots import (
     GRID,
     GRID_BITS,
     Ballots,
-    Int32Array,
-    Int64Array,
     add_ballots,
     add_lists,
 )
@@ -205,21 +204,13 @@ def _pack_rows(ballots: Ballots, shares: Int32Array | None) -> Int32Array:
     return rows
 
 
-def release(
-    tally: Int64Array,
-    *,
-    noise_std: float,
-    draws: Draws = normal.draw,
-    names: npt.NDArray[Any] | None = None,
-    plan: str = "",
-) -> Board:
+def release(tally: Int64Array, *, noise_std: float, draws: Draws = normal.draw, plan: str = "") -> Board:
     """Add noise to a tally, once. Charge it before; a second call is a second charge.
 
     Args:
         tally: int64 [N, c] from `cast`, in units of 1 / GRID.
         noise_std: s, in units of one ballot's norm; 0 for a board without noise, which is not private.
         draws: the randomness. Every release needs draws of its own.
-        names: what the places are called; identifiers are public.
         plan: the fingerprint of the plan that pays for it.
 
     Returns:
@@ -244,7 +235,7 @@ def release(
             part = part + round_draws(draws(len(part)), divisor)
         out[begin : begin + _BLOCK] = part / float(GRID)
     std = find_std(divisor, grid=GRID) if divisor else 0.0
-    return Board(values=values, noise_std=std, names=names, plan=plan)
+    return Board(values=values, noise_std=std, plan=plan)
 
 
 def cast_and_release(

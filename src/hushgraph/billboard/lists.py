@@ -25,10 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._arrays import FloatArray, Int32Array, Int64Array
 from hushgraph.billboard.names import NameIndex, as_integers_or_text
 from hushgraph.billboard.owned import GRID as GRID
 from hushgraph.billboard.owned import GRID_BITS as GRID_BITS
-from hushgraph.billboard.owned import FloatArray, Int32Array, Int64Array, Records, find_ends
+from hushgraph.billboard.owned import Records
 from hushgraph.errors import GraphError
 from hushgraph.graph.checks import check_owner, id_type
 from hushgraph.graph.graph import EdgeOwner, Graph
@@ -129,7 +130,7 @@ class RowRecords:
         """What these rows list over all relations; no row twice."""
         wanted = np.full(len(self.sizes), -1, np.int64)
         wanted[rows] = np.arange(len(rows))
-        indptr = find_ends(self.sizes[rows])
+        indptr = _arrays.find_ends(self.sizes[rows])
         free = indptr[:-1].copy()
         places = np.empty(indptr[-1], id_type(self.num_places))
         coefficients = np.empty(indptr[-1], np.int32)
@@ -158,7 +159,7 @@ def list_blocks(graph: Graph) -> tuple[Block, ...]:
 
 def find_starts(blocks: tuple[Block, ...]) -> Int64Array:
     """int64 [blocks + 1]: where the blocks begin on a board, and the end."""
-    return np.concatenate([[0], np.cumsum([block.size for block in blocks])]).astype(np.int64)
+    return _arrays.find_ends([block.size for block in blocks])
 
 
 def find_records(graph: Graph, edge_owner: EdgeOwner, divided: RowRecords | None = None) -> RowRecords:

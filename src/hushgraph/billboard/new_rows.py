@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import Int64Array, find_ends
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.combined import place_weights
 from hushgraph.billboard.lists import find_starts, lists_of_rows
-from hushgraph.billboard.owned import Int64Array
 from hushgraph.billboard.reading import Placed, divide, sum_lists
 from hushgraph.errors import GraphError
 
@@ -74,10 +74,9 @@ def read_rows(
     weights, few = place_weights(board, damped=damped), listed.sizes.sum() <= _FEW_ENTRIES
     blocks = find_starts(board.blocks).tolist() if board.blocks else [0, board.num_places]
     for relation, (first, last) in enumerate(itertools.pairwise(blocks)):
-        records = listed.relations[relation]
-        each = Placed(records, weights[first:last], board.values[first:last])
-        divide(sum_lists(each, records, few=few), values[:, relation])
-    unknown = np.concatenate([[0], np.cumsum((given < 0) | (given >= board.num_places))])
+        each = Placed(listed.relations[relation], weights[first:last], board.values[first:last])
+        divide(sum_lists(each, few=few), values[:, relation])
+    unknown = find_ends((given < 0) | (given >= board.num_places))
     return Readings(
         values=values.reshape(len(values), -1), known=listed.sizes, unknown=np.diff(unknown[starts])
     )

@@ -10,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._arrays import Int32Array, Int64Array
 
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 # One unit is 2^-24 of a ballot's norm. With fewer than 2^31 rows, sums stay below 2^56: int64 holds them.
 GRID_BITS = 24
 GRID = 1 << GRID_BITS
@@ -103,7 +101,7 @@ class NextRows:
 
     def __init__(self, records: Records, sizes: Int64Array) -> None:
         self._records = records
-        self.ends = find_ends(sizes)
+        self.ends = _arrays.find_ends(sizes)
         self._cursors = records.find_row(0)
 
     def of_rows(self, begin: int, end: int) -> Records:
@@ -119,11 +117,6 @@ class NextRows:
         by_entries = np.searchsorted(self.ends, np.arange(0, self.ends[-1], _HELD_ENTRIES))
         rows = len(self.ends) - 1
         return sorted({*by_entries.tolist(), *range(0, rows, most_rows), rows})
-
-
-def find_ends(sizes: Int64Array) -> Int64Array:
-    """int64 [N + 1]: where lists of these sizes begin, and the end."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64, copy=False)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -9,8 +9,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import Int64Array
 from hushgraph.billboard.lists import GRID_BITS, Lists, RowRecords, find_records
-from hushgraph.billboard.owned import Int64Array
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.persons import Members, count_members, gather
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import Int64Array
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.combined import combine_boards
 from hushgraph.billboard.lists import find_starts
-from hushgraph.billboard.names import Int64Array, NameIndex
+from hushgraph.billboard.names import NameIndex
 from hushgraph.billboard.new_rows import Readings, read_rows
 from hushgraph.graph.checks import check_integers
 

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
+from hushgraph._arrays import Float32Array
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.lists import find_starts
 
-Float32Array = npt.NDArray[np.float32]
 # Rows that are scaled at a time.
 _SCALED_ROWS = 1 << 14
 

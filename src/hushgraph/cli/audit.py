@@ -37,20 +37,6 @@ _PLAN_ARGUMENTS = (
     *("epsilon", "delta", "method", "model", "max_readers", "max_reads", "edge_owner", "steps"),
     *("batch_size", "directed"),
 )
-# Named here, so that help does not wait for PyTorch.
-_FAULTS = (
-    *("half-noise", "reused-noise", "float-noise", "full-ballots", "double-share", "noiseless-reading"),
-    *("redrawn-board", "features-in-reading", "validation-labels", "shared-stream", "too-few-trees"),
-    *(
-        "noiseless-tables",
-        "half-noise-tables",
-        "noiseless-cells",
-        "unlabelled-in-tables",
-        "training-in-tables",
-    ),
-    *("rows-counted-twice", "uncharged-tables", "per-layer-noise", "paper-sampler"),
-    "unclipped-maps",
-)
 _TREES_ONLY = ("model", "layers", "max_readers", "max_reads", "canary")
 # What a run has its own values of.
 _OF_RUN = (*_PLAN_ARGUMENTS, "layers", "fault", *_READING)
@@ -96,7 +82,9 @@ def audit(
     confidence: Annotated[float, _attack("Of all bounds together. [0.95]")] = 0.95,
     fault: Annotated[
         str | None,
-        _attack(f"Audit a run broken on purpose: {', '.join(_FAULTS)}. [the code as it is]", metavar="NAME"),
+        _attack(
+            "Audit a run broken on purpose; a wrong name lists them. [the code as it is]", metavar="NAME"
+        ),
     ] = None,
     edges: options.Edges = None,
     data_root: options.DataRoot = None,

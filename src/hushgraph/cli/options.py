@@ -6,14 +6,14 @@ import difflib
 import inspect
 import json
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, TypeVar, get_args
 
 import typer
 
-from hushgraph._text import is_elsewhere
+from hushgraph._files import read_toml
+from hushgraph._text import is_elsewhere, write_toml
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
 from hushgraph.settings import SECTIONS, SYNONYMS, TABLE, Command, Setting
@@ -327,7 +327,7 @@ def read_file(path: Path, parameters: list[Any], *, also: Sequence[Any] = ()) ->
     """
     known = {_key(each): each for each in [*also, *parameters] if each.name not in _NO_KEYS}
     settings: dict[str, Any] = {}
-    for written, value in _read_toml(path).items():
+    for written, value in read_toml(path, f"config={path}").items():
         key = written.replace("_", "-")
         if key not in known:
             near = nearest_flag(key, known)
@@ -356,17 +356,8 @@ def print_settings(context: Any) -> None:
             value = paths[0] if len(paths) == 1 and isinstance(paths[0], Path) else paths
         elif parameter.name == "data" and _is_path(value, Path()):
             value = Path(value).absolute()
-        typer.echo(f"{_key(parameter)} = {_toml(value)}")
+        typer.echo(f"{_key(parameter)} = {write_toml(value)}")
     raise typer.Exit
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"config={path}: {error.strerror}; expected a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"config={path}: not TOML ({error})") from None
 
 
 def _key(parameter: Any) -> str:
@@ -411,12 +402,3 @@ def _is_path(data: str, folder: Path) -> bool:
 def _show_value(value: Any) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_toml(each) for each in value)}]"
-    if isinstance(value, (bool, int, float)):
-        return repr(value).lower()
-    # A JSON string is a TOML string, but for one control character.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

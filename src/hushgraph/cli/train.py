@@ -18,10 +18,11 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.options import ConfigFile, PrintConfig, section
 from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
 from hushgraph.errors import InputError
-from hushgraph.figures.names import KEYS, format_figure, name_figure
+from hushgraph.figures.names import KEYS, SPLITS, format_figure, name_figure
 from hushgraph.privacy.guarantee import Guarantee
-from hushgraph.privacy.plans import FIGURES_ARE, PrivacyPlan, name_training
-from hushgraph.report.results import SPLITS, format_result
+from hushgraph.privacy.plans import FIGURES_ARE, PrivacyPlan
+from hushgraph.privacy.units import speak
+from hushgraph.report.results import format_result
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.settings import ENGINE, TABLE
 
@@ -249,7 +250,7 @@ def describe_training(
     drawn = f" The split {config.split} is drawn from the node ids." if config.split else ""
     return (
         f"Training {how} on {data}: {kind}, {num_features:,} features, {question}, "
-        f"{plan.num_train_nodes:,} {name_training(plan.protects).removesuffix(', N')}; "
+        f"{plan.num_train_nodes:,} {speak('training nodes, N', plan.protects).removesuffix(', N')}; "
         f"{reads}{plan.steps:,} steps of about {plan.batch_size:,} {plan.protects}s.{drawn}"
     )
 

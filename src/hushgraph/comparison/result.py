@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import RunError
 from hushgraph.privacy.guarantee import (
-    CLASSES_NOT_RECORDED,
     Assumption,
     judge_size,
     name_assumed,
@@ -96,7 +95,7 @@ class Comparison:
         data: what the data was called.
         seeded: whether a fixed seed made all of them reproducible, not private.
         entries: GNN, MLP, DP-Billboard, DP-GNN (trees), DP-MLP.
-        total: of all private runs; None in files of older versions, which knew only the sum.
+        total: of all private runs.
         assumptions: what the guarantees of all of them take as public although nobody declared it.
         notices: whether the graph helps, from covered figures and their intervals; empty where it does.
         runs: by name; empty for a comparison that was read from a file.
@@ -118,7 +117,7 @@ class Comparison:
     data: str
     seeded: bool
     entries: tuple[Entry, ...]
-    total: Total | None = None
+    total: Total
     assumptions: tuple[Assumption, ...] = ()
     notices: tuple[str, ...] = ()
     runs: Mapping[str, Run] = field(default_factory=dict, compare=False, repr=False)
@@ -130,18 +129,15 @@ class Comparison:
 
     @property
     def release_all(self) -> tuple[float, float]:
-        """Epsilon and delta of publishing all private models together: composed, or the sum."""
-        private = self._private
-        if self.seeded or any(entry.guarantee != "holds" for entry in private):
+        """Epsilon and delta of publishing all private models together."""
+        if self.seeded or any(entry.guarantee != "holds" for entry in self._private):
             return math.inf, 1.0
-        if self.total is not None:
-            return self.total.epsilon, self.total.delta
-        return sum(entry.epsilon for entry in private), sum(entry.delta for entry in private)
+        return self.total.epsilon, self.total.delta
 
     @property
     def composition(self) -> str:
         """How `release_all` was computed, in words."""
-        return "basic composition" if self.total is None else self.total.composition
+        return self.total.composition
 
     @property
     def warnings(self) -> list[str]:
@@ -169,11 +165,11 @@ class Comparison:
         epsilon = max(entry.epsilon for entry in self._private)
         delta = max(entry.delta for entry in self._private)
         total = self.release_all
-        how = self.composition if self.total is None else f"composition ({self.composition})"
         return (
             f"Each private model is ({rounded_up(epsilon)}, {digits_up(delta)})-differentially private by "
             f"itself{name_assumed(self.assumptions)}; publishing all {len(self._private)} together costs up "
-            f"to ({rounded_up(total[0])}, {digits_up(total[1])}) by {how}. {self._predictions} {unsafe}"
+            f"to ({rounded_up(total[0])}, {digits_up(total[1])}) by composition ({self.composition}). "
+            f"{self._predictions} {unsafe}"
         )
 
     @property
@@ -236,19 +232,12 @@ class Comparison:
             if tuple(entry.name for entry in entries) != NAMES:
                 raise ValueError(f"expected entries {', '.join(NAMES)}")
             total = about["release_all"]
-            assumptions = (
-                tuple(Assumption(**each) for each in about["assumptions"])
-                if "assumptions" in about
-                else (CLASSES_NOT_RECORDED,)
-            )
             return cls(
                 data=str(about["data"]),
                 seeded=bool(about["seeded"]),
                 entries=entries,
-                total=Total(float(total["epsilon"]), float(total["delta"]), str(total["composition"]))
-                if "composition" in total
-                else None,
-                assumptions=assumptions,
+                total=Total(float(total["epsilon"]), float(total["delta"]), str(total["composition"])),
+                assumptions=tuple(Assumption(**each) for each in about["assumptions"]),
                 notices=tuple(map(str, about.get("notices", ()))),
             )
         except (KeyError, TypeError, ValueError, RecursionError) as error:

@@ -9,6 +9,7 @@ same code, so that a run has the same numbers either way. An engine that tallies
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import shutil
@@ -19,11 +20,11 @@ from typing import Any, get_args
 
 from hushgraph._arrays import keep_on_disk
 from hushgraph._files import lock_file, unlock_file
+from hushgraph._text import suggest
 from hushgraph.datasets.spark import is_master, read_by_spark
 from hushgraph.datasets.tables.files import TableFiles, find_tables, is_tables
 from hushgraph.datasets.tables.frames import is_frame
 from hushgraph.errors import InputError, WriteError
-from hushgraph.graph.columns import suggest
 from hushgraph.privacy import choices
 
 DEFAULT_MEMORY = "4GiB"
@@ -146,7 +147,7 @@ def _count_parquet(path: Path) -> tuple[int, int] | None:
 
     if path.suffix.casefold() != ".parquet":
         return None
-    pattern = re.sub(r"([\[*?])", r"[\1]", str(path.absolute()))
+    pattern = glob.escape(str(path.absolute()))
     with duckdb.connect() as connection, contextlib.suppress(duckdb.Error):
         rows = connection.execute("SELECT num_rows FROM parquet_file_metadata(?)", [pattern]).fetchall()
         columns = connection.execute("SELECT name FROM parquet_schema(?)", [pattern]).fetchall()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -15,7 +14,7 @@ from hushgraph.datasets.building import EVERY_NODE, LabelKind, build_graph, resp
 from hushgraph.datasets.catalog.registry import load, names
 from hushgraph.datasets.networkx import arrays_from_networkx, is_networkx
 from hushgraph.datasets.npz import read_npz
-from hushgraph.datasets.paths import format_path, path_exists
+from hushgraph.datasets.paths import format_path, name_in_errors, path_exists
 from hushgraph.datasets.pyg import arrays_from_hetero, arrays_from_pyg, is_hetero, read_pt
 from hushgraph.datasets.splits import DEFAULT_SPLIT
 from hushgraph.datasets.tables.files import is_tables, name_tables
@@ -240,8 +239,8 @@ def load_npz(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Gra
         Nothing is unpickled.
     """
     given = _complete(settings)
-    with _name_file_in_errors(Path(path)) as file:
-        arrays = read_npz(file, **_name_parts(given), person=given.pop("person"))
+    with name_in_errors(format_path(Path(path))):
+        arrays = read_npz(Path(path), **_name_parts(given), person=given.pop("person"))
         declared = arrays.pop("num_classes", None)
         if given["num_classes"] is None and not isinstance(given["task"], Number):
             given["num_classes"] = declared
@@ -262,8 +261,8 @@ def load_pt(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Grap
         Only tensors, plain containers and PyG's own `Data` are unpickled (`torch.load(weights_only=True)`).
     """
     given = _complete(settings)
-    with _name_file_in_errors(Path(path)) as file:
-        fields = read_pt(file)
+    with name_in_errors(format_path(Path(path))):
+        fields = read_pt(Path(path))
         arrays = arrays_from_pyg(fields, **_name_parts(given), classes=given["task"] is None)
         return build_graph(arrays | _read_persons(fields, given.pop("person")), **given)
 
@@ -386,19 +385,6 @@ def _with_weight(columns: Columns | Mapping[str, Any] | None, edge_weight: str |
     if isinstance(columns, Columns):
         return replace(columns, edge_weight=edge_weight)
     return {**(columns or {}), "edge_weight": edge_weight}
-
-
-@contextmanager
-def _name_file_in_errors(path: Path) -> Iterator[Path]:
-    """Put the path before the message of every error about the content of the file."""
-    try:
-        yield path
-    except PermissionError:
-        raise GraphError(
-            f"{format_path(path)}: cannot be read (permission denied); allow reading it"
-        ) from None
-    except GraphError as error:
-        raise type(error)(f"{format_path(path)}: {error}") from None
 
 
 def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **options: Any) -> Graph:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from hushgraph._text import find_nearest
+from hushgraph._text import find_nearest, suggest
 from hushgraph.datasets.networkx import as_weight, is_networkx, list_ends, list_weights
 from hushgraph.datasets.tables.frames import is_frame
 from hushgraph.errors import GraphError, InputError
@@ -290,9 +290,8 @@ def _find_class(value: Any, places: dict[Any, int]) -> int:
     # True equals 1 and hashes as 1 does: of numbers, a boolean is a mistake, and the other way around.
     if place is None or isinstance(value, bool) != isinstance(next(iter(places)), bool):
         known = [str(each) for each in places]
-        near = find_nearest(str(value), known)
-        hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known[:10])}"
-        raise GraphError(f"y holds {value!r:.40}, which is not among the declared classes; {hint}")
+        hint = suggest(str(value), known, cutoff=0.6) or f"; expected one of {', '.join(known[:10])}"
+        raise GraphError(f"y holds {value!r:.40}, which is not among the declared classes{hint}")
     return place
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph.datasets.tables.cells import SPLITS
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.records import EdgeWeight
 
-_SPLITS = ("train", "val", "test")
 KEY = "key"
 """Stands for the keys of a multigraph, where relations are declared."""
 
@@ -168,12 +168,12 @@ def _read_splits(graph: Any, nodes: list[Any], name: str) -> dict[str, npt.NDArr
     for position, value in enumerate(graph.nodes[node].get(name) for node in nodes):
         if value is None or value == "":
             continue
-        if value not in _SPLITS:
+        if value not in SPLITS:
             raise GraphError(
                 f"node {_format(nodes[position])}: {name}={_format(value)}; expected train, val or test, "
                 "or no attribute"
             )
-        codes[position] = _SPLITS.index(value)
+        codes[position] = SPLITS.index(value)
     if not (codes == 0).any():
         # Without any value there is no split; values without "train" are a mistake.
         kind = MissingSplitError if (codes < 0).all() else GraphError
@@ -181,7 +181,7 @@ def _read_splits(graph: Any, nodes: list[Any], name: str) -> dict[str, npt.NDArr
             f"no node has {name}='train'; name the attribute, give split='0.6/0.2/0.2' to draw a split, or "
             "labels=False for a graph to predict on"
         )
-    return {f"{part}_idx": np.flatnonzero(codes == code) for code, part in enumerate(_SPLITS)}
+    return {f"{part}_idx": np.flatnonzero(codes == code) for code, part in enumerate(SPLITS)}
 
 
 def _format(value: Any) -> str:

@@ -17,14 +17,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from hushgraph._text import find_nearest
+from hushgraph._text import suggest
 from hushgraph.datasets.paths import check_is_file, refuse_damage
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.checks import check_ends, check_integers, check_range, id_type
-from hushgraph.graph.graph import Array, Chunks
+from hushgraph.graph.graph import SPLITS, Array, Chunks
 from hushgraph.graph.records import EdgeWeight
 
-SPLITS = ("train_idx", "val_idx", "test_idx")
 NO_SPLIT = "no training split; give split='0.6/0.2/0.2' to draw train/val/test at random"
 # Fields of edges that PyG knows and nothing here reads.
 UNREAD = ("edge_weight", "edge_attr")
@@ -61,10 +60,8 @@ def read_npz(
         if column is None:
             return arrays
         if column not in archive.files:
-            near = find_nearest(column, archive.files)
-            raise GraphError(
-                f"no array {column!r}, given as edge_weight{f'; did you mean {near!r}?' if near else ''}"
-            )
+            near = suggest(column, archive.files, cutoff=0.6)
+            raise GraphError(f"no array {column!r}, given as edge_weight{near}")
         unread = tuple(name for name in arrays["unread"] if name != column)
         return arrays | {"weights": _read_member(archive, column), "unread": unread}
 

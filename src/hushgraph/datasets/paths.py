@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hushgraph.errors import GraphError
+from hushgraph.errors import GraphError, InputError
 
 
 def format_path(path: Path | str) -> str:
@@ -29,6 +29,17 @@ def check_is_file(path: Path) -> None:
         raise GraphError("no such file")
     if not path.is_file():
         raise GraphError("not a file; expected the path of a file")
+
+
+@contextmanager
+def name_in_errors(name: str, kind: type[InputError] = GraphError) -> Iterator[None]:
+    """Put the name of a file before the message of every error of this kind about its content."""
+    try:
+        yield
+    except PermissionError:
+        raise GraphError(f"{name}: cannot be read (permission denied); allow reading it") from None
+    except kind as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 @contextmanager

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from hushgraph.datasets.npz import NO_SPLIT, SPLITS, UNREAD, mask_name, nodes_of_mask
+from hushgraph.datasets.npz import NO_SPLIT, UNREAD, mask_name, nodes_of_mask
 from hushgraph.datasets.paths import check_is_file
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.checks import check_integers, check_range
+from hushgraph.graph.graph import SPLITS
 from hushgraph.graph.records import EdgeWeight, Relation
 
 # What PyG puts before the name of a type of edges that it adds as the reverse of another.

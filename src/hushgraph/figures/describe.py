@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import InputError
-from hushgraph.tasks.task import FloatArray, Task
+from hushgraph.tasks.task import Tables, Task
 
 # Ends of an interval of 95% come from this many simulated tables: its coverage is then right to half a point.
 _NOISE_DRAWS = 4000
@@ -18,8 +18,8 @@ _SAMPLING_DRAWS = 500
 # Cells that are simulated at once.
 _MOST_CELLS = 1 << 22
 _SEED = 20240917
-# Half of an interval of 95%.
-_HALF = 1.959964
+HALF = 1.959964
+"""Half of an interval of 95%, in standard deviations."""
 # Sums of sizes, which noise makes larger: quantiles of noisier tables lie too high.
 _SUMS_OF_SIZES = ("calibration_error",)
 # A figure is shown where its noise interval is at most half as wide as its range.
@@ -30,7 +30,7 @@ _Tables = list[FloatArray]
 
 def describe_figures(
     task: Task,
-    splits: Mapping[str, Sequence[npt.NDArray[Any]]],
+    splits: Mapping[str, Tables],
     *,
     noise_std: float,
     groups: Sequence[str] = (),
@@ -84,12 +84,7 @@ def describe_figures(
     return described
 
 
-def _check(
-    task: Task,
-    splits: Mapping[str, Sequence[npt.NDArray[Any]]],
-    noise_std: float,
-    groups: Sequence[str],
-) -> None:
+def _check(task: Task, splits: Mapping[str, Tables], noise_std: float, groups: Sequence[str]) -> None:
     if not 0 <= noise_std < math.inf:
         raise InputError(f"noise_std={noise_std}: expected a finite number of at least 0")
     leading = (len(groups),) if groups else ()
@@ -100,7 +95,7 @@ def _check(
             raise InputError(f"splits[{split!r}] has tables of shapes {shapes}: expected {expected}")
 
 
-def _take_group(tables: Sequence[npt.NDArray[Any]], place: int, groups: Sequence[str]) -> _Tables:
+def _take_group(tables: Tables, place: int, groups: Sequence[str]) -> _Tables:
     """The tables of one group, or of the whole split for place 0."""
     arrays = [np.asarray(table, np.float64) for table in tables]
     if not groups:
@@ -223,7 +218,7 @@ def _describe_value(
     start, middle, end = np.quantile(noisy, [0.025, 0.5, 0.975])
     start, end = start + min(value - middle, 0.0), end + max(value - middle, 0.0)
     if is_centred:
-        start, end = value - _HALF * noisy.std(), value + _HALF * noisy.std()
+        start, end = value - HALF * noisy.std(), value + HALF * noisy.std()
     if end - start > _WIDEST * (high - low):
         return nothing | {"why": "noise"}
 
@@ -237,7 +232,7 @@ def _describe_value(
     return {
         "value": cut(value)[0],
         "noise": cut(start, end),
-        "sampling": cut(value - _HALF * sampling_std, value + _HALF * sampling_std) if is_told else None,
+        "sampling": cut(value - HALF * sampling_std, value + HALF * sampling_std) if is_told else None,
         "noise_std": float(noisy.std()),
         "sampling_std": sampling_std if is_told else None,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+SPLITS = {"val": "validation", "test": "test"}
+"""What evaluated splits are called."""
 KEYS = {
     "accuracy": "accuracy",
     "macro_f1": "macro_f1",

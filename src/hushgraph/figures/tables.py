@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import Int64Array
 from hushgraph.errors import RunError
 from hushgraph.graph.persons import PERSON_GRID
 from hushgraph.noise import normal
 from hushgraph.noise.counts import NoisyCounts, add_noise
-from hushgraph.noise.rounded import Draws, Int64Array
+from hushgraph.noise.rounded import Draws
 from hushgraph.tasks.task import Task
 
 Counts = tuple[Int64Array, ...]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hushgraph._arrays import find_ends
 from hushgraph.inputs.sparse_inputs import SparseInputs, write_out
 from hushgraph.models import row_sums_gpu
 from hushgraph.models.blocks import RowGradient
@@ -162,7 +163,7 @@ class PairProducts:
         places, counts = np.empty(len(rows), np.int32), np.empty(len(ends) - 1, np.int64)
         pairs_cpu.find_places(rows, ends, places, counts)
         pairs = np.where(counts <= pairs_cpu.KEPT_ROWS, counts * (counts - 1) // 2, 0)
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(pairs)])
+        starts = find_ends(pairs)
         products = np.empty(starts[-1], np.float32)
         where = (rows, ends, places, counts, starts, products)
         if isinstance(a, SparseInputs):

@@ -35,17 +35,9 @@ from hushgraph.tasks.number import squared_error
 _PARTS = 8
 # Numbers of a batch up to which torch is as fast, within a fraction of a millisecond a step.
 _SMALL = 1 << 15
-# Rows whose squares are computed at a time.
-_SQUARED_ROWS = 1 << 12
 
 # The kernels tell which of them it is by the labels.
 _KERNEL_LOSSES = (cross_entropy, squared_error, binary_cross_entropies)
-
-Int64Array = npt.NDArray[np.int64]
-Float32Array = npt.NDArray[np.float32]
-Float64Array = npt.NDArray[np.float64]
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""From scores [rows, outputs] and labels to the loss of every row, `Task.loss`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -361,7 +353,7 @@ class RowSums:
 
     def __init__(self, model: nn.Module | None = None) -> None:
         self._model = model
-        self._pass = None if model is None else RowPass(_require_chain(model))
+        self._pass = None if model is None else RowPass(require_chain(model))
 
     def __call__(self, model: nn.Module, rows: Rows, clipping: Clipping | None = None) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over `rows` of their clipped gradients; unclipped without a rule."""
@@ -370,7 +362,7 @@ class RowSums:
         if not has_kernel or num_inputs <= _SMALL:
             return self._by_torch(model, rows, clipping)
         if self._pass is None or self._model is not model:
-            self._model, self._pass = model, RowPass(_require_chain(model))
+            self._model, self._pass = model, RowPass(require_chain(model))
         return self._pass.clipped_sum(rows, clipping)
 
     @cached_property
@@ -380,7 +372,8 @@ class RowSums:
         return RecordedRowSums(torch.device("cpu"))
 
 
-def _require_chain(model: nn.Module) -> Chain:
+def require_chain(model: nn.Module) -> Chain:
+    """`find_chain`, or a TypeError."""
     chain = find_chain(model)
     if chain is None:
         raise TypeError(f"{type(model).__name__}: expected a chain of Linear layers")

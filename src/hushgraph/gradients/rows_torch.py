@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hushgraph.gradients import row_kernels_gpu as kernels
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.gradients.rows import Chain, find_chain
+from hushgraph.gradients.rows import Chain, find_chain, require_chain
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.inputs.rows import NO_SPARSE_ROWS, Loss, Rows, SparseRows
 from hushgraph.models.blocks import transpose
@@ -213,9 +213,7 @@ class RecordedRowSums:
         key = (id(model), id(table), room, clipping)
         if self._sums is not None and key == self._key:
             return self._sums
-        chain = find_chain(model)
-        if chain is None:
-            raise TypeError(f"{type(model).__name__}: expected a chain of Linear layers")
+        chain = require_chain(model)
         if self._table is None or self._table_source is not table:
             self._table, self._table_source = (
                 DeviceRows.of(table, chain, self._device, written_out=room > 0),

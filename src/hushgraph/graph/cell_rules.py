@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
-from hushgraph._text import find_nearest
+from hushgraph._text import suggest
 from hushgraph._validate import as_float
 from hushgraph.errors import InputError
 
@@ -37,13 +37,6 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     "rare": (),
 }
 """What can be read off rows, and the fields of `Columns` that hold it."""
-
-
-def suggest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str:
-    """Return "; did you mean ...?" with the nearest known name, or an empty string if none is near."""
-    # The least similarity of a suggested name: `north` must not suggest `south`, which has 3 of 5 letters.
-    near = find_nearest(name, known, cutoff=cutoff)
-    return f"; did you mean {near!r}?" if near else ""
 
 
 def rule_for(rules: Mapping[str, str] | str, name: str) -> str | None:

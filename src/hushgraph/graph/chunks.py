@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from hushgraph.graph.graph import Graph
-
-Int32Array: TypeAlias = npt.NDArray[np.int32]
-Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 
 def digest_edges(graph: Graph) -> str:

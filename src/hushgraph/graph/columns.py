@@ -11,12 +11,12 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Literal, get_args
 
+from hushgraph._text import suggest
 from hushgraph._validate import as_float
 from hushgraph.errors import InputError
 from hushgraph.graph import cell_rules
 from hushgraph.graph.cell_rules import EVERY_COLUMN as EVERY_COLUMN
 from hushgraph.graph.cell_rules import check_once, check_texts
-from hushgraph.graph.cell_rules import suggest as suggest
 from hushgraph.graph.records import PLACES, EdgeWeight, count_buckets, read_places
 
 _NAMES = ("id", "split", "person", "source", "target", "delimiter", "separator")

@@ -210,7 +210,7 @@ class Graph:
             if edge_index is not None:
                 raise GraphError("edge_index and relations: both hold edges; give edge_index=None")
             relations = [each.symmetrized() for each in relations] if symmetrize else relations
-            edge_index = join_people(relations, num_nodes)
+            edge_index = join_people(relations)
         chunks: Chunks = (
             edge_index(num_nodes)
             if callable(edge_index)

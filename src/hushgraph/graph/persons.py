@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import Int64Array, find_ends
 from hushgraph.errors import GraphError
 
-Int64Array = npt.NDArray[np.int64]
 PERSON_GRID = 1 << 16
 """How many steps one count has where a person's nodes share it."""
 
@@ -66,7 +66,7 @@ def gather(persons: Int64Array, nodes: Int64Array) -> Members:
     """Some nodes by person."""
     order = np.argsort(persons[nodes], kind="stable")
     _, sizes = np.unique(persons[nodes], return_counts=True)
-    return Members(nodes[order], np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]))
+    return Members(nodes[order], find_ends(sizes))
 
 
 def count_members(persons: Int64Array, is_counted: npt.NDArray[np.bool_]) -> Int64Array:

@@ -77,7 +77,7 @@ def _build_by_blocks(chunks: Chunks, num_nodes: int, symmetrize: bool) -> BuiltR
     counted = list(map_in_order(count, chunks()))
     loops = sum(own for _, own in counted)
     counts = np.array([own for own, _ in counted], np.int64).reshape(-1, num_blocks)
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts.sum(axis=0))])
+    ends = _arrays.find_ends(counts.sum(axis=0))
     # Where the reads of every chunk go within every block: chunks do not wait for each other.
     free = np.cumsum(counts, axis=0) - counts + ends[:-1]
     keys = _arrays.empty(int(ends[-1]), np.int64)

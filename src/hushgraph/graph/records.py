@@ -16,9 +16,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray, find_ends
 from hushgraph.errors import GraphError, InputError
 
-FloatArray = npt.NDArray[np.float64]
 WeightFunction = Literal["none", "log1p", "sqrt"]
 PlaceKind = Literal["nodes", "places", "hashed"]
 COUNT = "count"
@@ -301,7 +301,7 @@ class Relation:
         )
 
     def _filter(self, kept: npt.NDArray[np.bool_]) -> Relation:
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+        before = find_ends(kept)
         return replace(
             self,
             indptr=before[self.indptr],
@@ -341,7 +341,7 @@ def _drop_infinite(weights: FloatArray) -> FloatArray:
     return np.minimum(weights, np.finfo(np.float64).max)
 
 
-def join_people(relations: Sequence[Relation], num_nodes: int) -> npt.NDArray[np.int64]:
+def join_people(relations: Sequence[Relation]) -> npt.NDArray[np.int64]:
     """[2, E]: the edges of all relations between people, sources first, each pair as often as it occurs."""
     pairs = [each.list_pairs()[::-1] for each in relations if each.names_people]
     return np.concatenate([np.empty((2, 0), np.int64), *pairs], axis=1)

@@ -15,12 +15,13 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from hushgraph._arrays import find_ends
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.lists import find_starts
 from hushgraph.billboard.names import NameIndex
 from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.datasets.npz import read_lists_npz
-from hushgraph.datasets.paths import format_path
+from hushgraph.datasets.paths import format_path, name_in_errors
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.datasets.tables.new_rows import ListedBy, NewRows, new_rows_from_tables
 from hushgraph.errors import GraphError, InputError
@@ -115,7 +116,7 @@ def open_new_nodes(
             none of the places listed.
     """
     if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".npz":
-        with _name_file(format_path(Path(data))):
+        with name_in_errors(format_path(Path(data)), InputError):
             nodes = locate(_read_npz(Path(data), declared), boards, num_features)
         yield nodes
         return
@@ -129,7 +130,7 @@ def open_new_nodes(
             "give new nodes as an .npz file with x, places_indptr and places"
         )
     with new_rows_from_tables(data, columns=columns, listed_by=listed_by) as rows:
-        with _name_file(name):
+        with name_in_errors(name, InputError):
             nodes = locate(rows, boards, num_features)
         yield nodes
 
@@ -214,7 +215,7 @@ def _locate_relations(rows: NewRows, board: Board) -> tuple[NewRows, npt.NDArray
     owners = np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))[kept]
     counts = np.bincount(owners, minlength=len(rows.indptr) - 1)
     cut = rows._replace(
-        indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        indptr=find_ends(counts),
         places=names[kept],
         weights=None if rows.weights is None else rows.weights[kept],
         relations=None if rows.relations is None else rows.relations[kept],
@@ -276,7 +277,7 @@ def find_lists(
         shares.append(flat if declared is None or given is None else declared.apply(flat))
     rows = np.concatenate(owners) if owners else np.empty(0, np.int64)
     order = np.argsort(rows, kind="stable")
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_rows))]).astype(np.int64)
+    indptr = find_ends(np.bincount(rows, minlength=num_rows))
     joined = np.concatenate(numbers)[order] if numbers else np.empty(0, np.int64)
     is_weighted = any(block.is_weighted for block in board.blocks)
     own_shares = np.concatenate(shares)[order] if is_weighted and shares else None
@@ -403,13 +404,3 @@ def _first_names(identifiers: npt.NDArray[Any]) -> tuple[str, ...]:
     """The first few different identifiers, in order."""
     _, first = np.unique(identifiers.astype(np.str_), return_index=True)
     return tuple(str(identifiers[place])[:40] for place in np.sort(first)[:_NAMED])
-
-
-@contextmanager
-def _name_file(name: str) -> Iterator[None]:
-    try:
-        yield
-    except PermissionError:
-        raise GraphError(f"{name}: cannot be read (permission denied); allow reading it") from None
-    except InputError as error:
-        raise type(error)(f"{name}: {error}") from None

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph._validate import as_float, show_value
 from hushgraph.errors import InputError
+from hushgraph.figures.describe import HALF
+from hushgraph.figures.names import SPLITS
 from hushgraph.figures.tables import NoisyTables
 from hushgraph.tasks.class_tables import choose_threshold
 from hushgraph.tasks.classes import Classes
-from hushgraph.tasks.task import FloatArray, Task
+from hushgraph.tasks.task import Task
 
-_SPLITS = {"val": "validation", "test": "test"}
 # A split whose rows, all together, are fewer than this many standard deviations of their noise tells nothing.
 _LEAST_STDS = 4.0
-# Half of an interval of 95%.
-_HALF = 1.959964
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Threshold:
     @property
     def source(self) -> str:
         """Where the values come from."""
-        return "given" if self.split is None else f"released bins of the {_SPLITS[self.split]} split"
+        return "given" if self.split is None else f"released bins of the {SPLITS[self.split]} split"
 
     def flag(self, shown: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """bool [rows, values]: which scores are above it.
@@ -127,7 +127,7 @@ def read_threshold(task: Task, tables: NoisyTables | None, top: str | float) -> 
         )
     released = tables.counts
     # In this order, whatever the order in the file.
-    for split in [name for name in _SPLITS if name in released]:
+    for split in [name for name in SPLITS if name in released]:
         counts = released[split]
         bins = task.bin_scores([table.sum(0) for table in counts] if tables.groups else counts)
         if bins is None:
@@ -158,7 +158,7 @@ def _find_share(scores: FloatArray, place: int, std: float) -> tuple[float, floa
     above, total = scores[place + 1 :], scores.sum()
     share = above.sum() / total
     # Noise of the cells above it, and of all cells through the total.
-    half = _HALF * std * math.sqrt(above.size * (1 - share) ** 2 + (scores.size - above.size) * share**2)
+    half = HALF * std * math.sqrt(above.size * (1 - share) ** 2 + (scores.size - above.size) * share**2)
     low, high = share - half / total, share + half / total
     cut = np.clip([share, low, high], 0.0, 1.0)
     return float(cut[0]), float(cut[1]), float(cut[2])

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from hushgraph._arrays import Float32Array, FloatArray, Int64Array
 from hushgraph.tasks.classes import cross_entropy
 
 # Rows whose squares are computed at a time.
@@ -25,9 +26,6 @@ INNER: dict[str, Any] = {
     "no_cfunc_wrapper": True,
 }
 
-Int64Array = npt.NDArray[np.int64]
-Float32Array = npt.NDArray[np.float32]
-Float64Array = npt.NDArray[np.float64]
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From scores [rows, outputs] and labels to the loss of every row, `Task.loss`."""
 
@@ -72,7 +70,7 @@ class SparseRows:
         lengths = np.maximum(np.sqrt(squares, out=squares), 1e-12, out=squares)
         return np.divide(norm, lengths, out=lengths).astype(np.float32)
 
-    def square(self, scales: Float32Array | None = None) -> Float64Array:
+    def square(self, scales: Float32Array | None = None) -> FloatArray:
         """float64 [rows]: squared norms of the rows, each multiplied by its scale if there are any."""
         squares = np.zeros(self.num_rows)
         for begin in range(0, self.num_rows, _SQUARED_ROWS):
@@ -106,7 +104,7 @@ NO_SPARSE_ROWS = SparseRows(
 )
 
 
-def square_rows(rows: Float32Array, scales: Float32Array | None = None) -> Float64Array:
+def square_rows(rows: Float32Array, scales: Float32Array | None = None) -> FloatArray:
     """float64 [rows]: squared norms of dense rows, each multiplied by its scale if there are any."""
     squares = np.zeros(len(rows))
     for begin in range(0, len(rows), _SQUARED_ROWS):
@@ -178,11 +176,9 @@ class Rows:
     table: Float32Array = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     scales: Float32Array | None = None
     nodes: Int64Array | None = None
-    squares: Float64Array | None = None
+    squares: FloatArray | None = None
     loss: Loss = cross_entropy
-    _squares: dict[int, tuple[Float64Array, Float64Array]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _squares: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False, repr=False)
     _by_columns: dict[int, ByColumns | None] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -244,7 +240,7 @@ class Rows:
         columns.resize(number, refcheck=False)
         return ByColumns(counts, columns, places, values, chunk_starts)
 
-    def input_squares(self, num_last: int) -> tuple[Float64Array, Float64Array]:
+    def input_squares(self, num_last: int) -> tuple[FloatArray, FloatArray]:
         """float64 [rows]: squared norms of all columns, and of the last `num_last`; computed once."""
         if num_last not in self._squares:
             squares = self.feature_squares()
@@ -257,7 +253,7 @@ class Rows:
             self._squares[num_last] = squares + square_rows(self.dense[:, :first]) + last, last
         return self._squares[num_last]
 
-    def feature_squares(self) -> Float64Array | None:
+    def feature_squares(self) -> FloatArray | None:
         """float64 [nodes]: squared norms of the scaled features of every node; None where there are none."""
         if self.squares is not None:
             return self.squares

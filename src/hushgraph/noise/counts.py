@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from hushgraph._arrays import Int64Array
 from hushgraph._files import write_once
 from hushgraph.errors import RunError
 from hushgraph.noise import normal
-from hushgraph.noise.rounded import Draws, Int64Array, find_divisor, find_std, round_draws
+from hushgraph.noise.rounded import Draws, find_divisor, find_std, round_draws
 
 FORMAT = 1
 # What reading a file that something else wrote may end with.

@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import Int64Array
 from hushgraph.noise import normal
 
-Int64Array = npt.NDArray[np.int64]
 # A draw beyond 2^22 standard deviations is no normal number; below, a tally and its noise fit into int64.
 _FARTHEST = 1 << 62
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numba
 import numpy as np
@@ -35,14 +35,7 @@ _FEW = 1 << 12
 
 
 class NoiseSource(Protocol):
-    """Adds noise to clipped sums.
-
-    Attributes:
-        guarantee: "holds" where the result is as private as the plan says, else "none".
-    """
-
-    @property
-    def guarantee(self) -> Literal["holds", "none"]: ...
+    """Adds noise to clipped sums."""
 
     def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
         """Every sum plus noise of its standard deviation, each coordinate drawn anew."""
@@ -76,15 +69,10 @@ class ExactNoise:
         self, *, sigma_over_clip: float, sum_error: float, seed: int | None = None, draw_ahead: bool = True
     ) -> None:
         self._sigma_over_clip, self._sum_error = sigma_over_clip, sum_error
-        self._is_seeded = seed is not None
         self._keys = fresh_keys() if seed is None else seeded_keys(seed)
         self._draw_ahead = draw_ahead
         self._drawer: _Drawer | None = None
         self._adder: _Adder | None = None
-
-    @property
-    def guarantee(self) -> Literal["holds", "none"]:
-        return "none" if self._is_seeded else "holds"
 
     def widening(self, size: int) -> float:
         """By what the standard deviation of `size` coordinates is larger than asked for.
@@ -258,8 +246,6 @@ class FloatNoise:
     Args:
         generator: on the device of the sums, used for nothing else.
     """
-
-    guarantee: Literal["none"] = "none"
 
     def __init__(self, generator: torch.Generator) -> None:
         self._generator = generator

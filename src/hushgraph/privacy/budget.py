@@ -199,11 +199,6 @@ class DataBudget:
             if new:
                 _append(self.path, contents, new)
 
-    def charge(self, charge: RunCharge) -> None:
-        """Write a charge, unless its run was charged before; see `charging`."""
-        with self.charging(charge):
-            pass
-
     def check(self, *charges: RunCharge) -> None:
         """Raise BudgetExceededError where the total does not allow these charges after all others.
 

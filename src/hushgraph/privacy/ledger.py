@@ -228,8 +228,6 @@ class Ledger:
             BudgetExceededError: the budget does not allow it; nothing was written.
             RunError: the charge could not be written, or the ledger is not open for writing.
         """
-        if self._file is None:
-            raise RunError(f"ledger={self.path}: it is not open for writing; reopen it")
         count = charge.times if count is None else count
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise RunError(f"count={count!r}: expected a whole number of at least 1")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from hushgraph._text import find_nearest
+from hushgraph._files import read_toml
+from hushgraph._text import suggest
 from hushgraph._validate import show_value
 from hushgraph.errors import InputError
 
@@ -34,13 +34,12 @@ def read_about(path: str | os.PathLike[str] | None) -> dict[str, str | None]:
     Raises:
         InputError: the file cannot be read, is not TOML, or has an unknown key or a value of another type.
     """
-    content = {} if path is None else _read_toml(Path(path))
+    content = {} if path is None else read_toml(Path(path), f"about={path}", keys=FIELDS)
     wrong = []
     for key, value in content.items():
         if key not in FIELDS:
-            near = find_nearest(key, FIELDS)
-            advice = f"did you mean {near!r}?" if near else f"expected {', '.join(FIELDS)}"
-            wrong.append(f"unknown key {show_value(key)}; {advice}")
+            advice = suggest(key, FIELDS, cutoff=0.6) or f"; expected {', '.join(FIELDS)}"
+            wrong.append(f"unknown key {show_value(key)}{advice}")
         elif _as_text(key, value) is None:
             expected = "a text that is not empty" + (", or a date" if key == "date" else "")
             wrong.append(f"{key}={show_value(value)}; expected {expected}")
@@ -55,13 +54,3 @@ def _as_text(key: str, value: Any) -> str | None:
     if key == "date" and isinstance(value, date):
         return value.isoformat()
     return (" ".join(value.split()) or None) if isinstance(value, str) else None
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"about={path}: cannot be read ({error.strerror}); give a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:100]
-        raise InputError(f"about={path}: not TOML ({reason}); expected keys {', '.join(FIELDS)}") from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up
-from hushgraph.figures.names import KEYS, name_figure
+from hushgraph.figures.names import KEYS, SPLITS, name_figure
 from hushgraph.privacy.units import speak
 from hushgraph.report.attributes import write_relations
 from hushgraph.report.facts import ACCURACIES, collect_facts, describe_standing
@@ -20,7 +20,7 @@ from hushgraph.report.pages import (
     render_template,
 )
 from hushgraph.report.report import list_epsilons, name_model, name_published_data
-from hushgraph.report.results import SPLITS, are_covered, format_result, name_standing
+from hushgraph.report.results import are_covered, format_result, name_standing
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder

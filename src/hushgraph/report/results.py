@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hushgraph.figures.names import format_figure, name_figure
+from hushgraph.figures.names import SPLITS, format_figure, name_figure
 from hushgraph.privacy.guarantee import Assumption, name_kind
 from hushgraph.report.charts import Axis, Bar, BarChart, choose_ticks
 
@@ -16,9 +16,6 @@ _STANDINGS = {True: "private", False: "not private"}
 # Bars have their figure on top where there is room for it.
 _FEW_CLASSES = 10
 _LONGEST_NAME = 12
-SPLITS = {"val": "validation", "test": "test"}
-"""What evaluated splits are called."""
-
 TOO_FEW = "too few to tell"
 """In place of a covered figure that its noise hides."""
 

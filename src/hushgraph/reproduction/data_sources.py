@@ -46,13 +46,12 @@ class Sources:
     """Finds the graphs of the columns and keeps them, so that each is read once.
 
     Args:
-        root: the data folder; by default that of named datasets.
-        substitutes: maps the name of a dataset or column to a file in `root`.
+        substitutes: maps the name of a dataset or column to a file in the folder of named datasets.
         quick: generate all data.
     """
 
-    def __init__(self, root: Path | None, substitutes: Mapping[str, str], *, quick: bool = False) -> None:
-        self.root, self.substitutes, self.quick = data_root(root), dict(substitutes), quick
+    def __init__(self, substitutes: Mapping[str, str], *, quick: bool = False) -> None:
+        self.root, self.substitutes, self.quick = data_root(), dict(substitutes), quick
         self._graphs: dict[tuple[Any, ...], Graph] = {}
         known = sorted(
             {n for name in spec.names() for c in spec.load(name).columns for n in (c.name, c.dataset)}

@@ -91,7 +91,7 @@ def list_jobs(
     jobs = []
     for column in columns[:1] if quick else columns:
         for row in experiment.rows:
-            settings = find_cell(experiment, row, column.name)
+            settings = find_cell(row, column.name)
             if row.minus or settings is None or not matches(column.name, row, only):
                 continue
             for axes in _iter_axes(experiment, row, quick):

@@ -39,13 +39,12 @@ class Options:
 
     Attributes:
         out: the folder of records and tables.
-        data_root, substitutes, quick: as in `Sources`.
+        substitutes, quick: as in `Sources`.
         modes, seeds, only: as in `list_jobs`.
         device: as in `train`.
     """
 
     out: Path
-    data_root: Path | None = None
     substitutes: dict[str, str] = field(default_factory=dict)
     modes: tuple[str, ...] = spec.DP_MODES
     seeds: int | None = None
@@ -89,7 +88,7 @@ class Reproduction:
     def __init__(self, names: Sequence[str], options: Options, *, say: Say) -> None:
         self.options, self.say = options, say
         self.experiments = [spec.load(name) for name in names]
-        self.sources = Sources(options.data_root, options.substitutes, quick=options.quick)
+        self.sources = Sources(options.substitutes, quick=options.quick)
         self.records = Records(options.out / "records.jsonl")
         if options.quick and any(record.get("data") != GENERATED for record in self.records.all):
             raise InputError(

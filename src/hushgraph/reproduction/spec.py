@@ -207,7 +207,7 @@ def _parse_row(given: Mapping[str, Any]) -> Row:
     return Row(**{"printed": given["row"], "modes": modes, **given, "cells": cells})
 
 
-def find_cell(experiment: Experiment, row: Row, column: str) -> Cell | None:
+def find_cell(row: Row, column: str) -> Cell | None:
     """Return the cell of a row and column, with the settings of another experiment if the row says so."""
     own = Cell() if row.arguments else row.cells.get(column)
     if row.like is None or (own is not None and own.has_settings):

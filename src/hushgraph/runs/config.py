@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
+from hushgraph._text import suggest
 from hushgraph._validate import convert_numbers, show_value
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
@@ -153,7 +153,6 @@ class TrainingConfig:
         known = [field.name for field in fields(cls)]
         for key in values:
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise RunError(f"configuration has an unknown key {key!r}{hint}")
+                near = suggest(key, known, cutoff=0.6)
+                raise RunError(f"configuration has an unknown key {key!r}{near}")
         return cls(**values)

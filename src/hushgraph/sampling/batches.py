@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hushgraph._arrays import Int64Array
 from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw
 from hushgraph.errors import PlanError
-from hushgraph.graph.chunks import Int64Array
 from hushgraph.sampling.random import RandomSource
 
 # From this many slots on, fair bits are drawn before numbers; below, one number per slot is fast enough.

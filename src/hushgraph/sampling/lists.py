@@ -8,9 +8,9 @@ from typing import Any
 import numba
 import numpy as np
 
+from hushgraph._arrays import Int32Array, Int64Array
 from hushgraph.errors import GraphError
 from hushgraph.graph.checks import check_edges, cut_edges
-from hushgraph.graph.chunks import Int32Array, Int64Array
 from hushgraph.graph.graph import Array, Graph
 from hushgraph.graph.reads import build_reads
 from hushgraph.graph.shares import Shares
@@ -32,8 +32,8 @@ class BoundedLists:
 
     Attributes:
         indptr: int64 [num_nodes + 1], where each reader's list begins and ends in `indices`.
-        indices: int32 [num_kept], the nodes that are read.
-        shares: float32 [relations, num_kept], as `find_shares` gives them; None where all count the same.
+        indices: int32 [records], the nodes that are read.
+        shares: float32 [relations, records], as `find_shares` gives them; None where all count the same.
     """
 
     indptr: Int64Array
@@ -43,23 +43,6 @@ class BoundedLists:
     @property
     def num_nodes(self) -> int:
         return len(self.indptr) - 1
-
-    @property
-    def num_kept(self) -> int:
-        """How many records were kept."""
-        return len(self.indices)
-
-    def reads_of(self, reader: int) -> Int32Array:
-        """The nodes that `reader` reads, sorted."""
-        return self.indices[self.indptr[reader] : self.indptr[reader + 1]]
-
-    def reads_count(self) -> Int64Array:
-        """int64 [num_nodes]: how many nodes each node reads."""
-        return np.diff(self.indptr)
-
-    def readers_count(self) -> Int64Array:
-        """int64 [num_nodes]: how many training nodes read each node."""
-        return np.bincount(self.indices, minlength=self.num_nodes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BoundedLists):

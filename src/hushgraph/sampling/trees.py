@@ -8,8 +8,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import Int32Array, Int64Array
 from hushgraph.errors import InputError
-from hushgraph.graph.chunks import Int32Array, Int64Array
 from hushgraph.graph.shares import Shares
 from hushgraph.privacy.plans import LARGEST_TREE
 from hushgraph.sampling.lists import BoundedLists
@@ -64,13 +64,6 @@ class Trees:
     @property
     def depth(self) -> int:
         return len(self.blocks)
-
-    def nodes_at(self, level: int) -> Int64Array:
-        """int64 [rows of the level]: node identifiers, from the copies in the levels below."""
-        nodes = self.nodes
-        for block in reversed(self.blocks[level:]):
-            nodes = nodes[block.indptr[:-1]]
-        return nodes
 
 
 def tree_sizes(lists: BoundedLists, depth: int, roots: Int64Array) -> Int64Array:

@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from hushgraph._arrays import Int64Array
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.persons import share_count
 from hushgraph.noise import normal
 from hushgraph.noise.counts import NoisyCounts, add_noise
-from hushgraph.noise.rounded import Draws, Int64Array
+from hushgraph.noise.rounded import Draws
 from hushgraph.tasks.number import Number
 
 # Bins of asinh(x), which are public. Values outside are counted in the first or the last one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from hushgraph._text import find_nearest
+from hushgraph._text import suggest
 from hushgraph.errors import InputError
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.labels import Labels
@@ -118,9 +118,8 @@ def find_class(name: str | int, num_classes: int, names: Sequence[str] | None, *
     known = [str(number) for number in range(num_classes)] if names is None else list(names)
     if str(name) in known:
         return known.index(str(name))
-    near = find_nearest(str(name), known, cutoff=0.6)
-    hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known[:10])}"
-    raise InputError(f"{setting}={name!r}: no such class; {hint}")
+    hint = suggest(str(name), known, cutoff=0.6) or f"; expected one of {', '.join(known[:10])}"
+    raise InputError(f"{setting}={name!r}: no such class{hint}")
 
 
 def read_class_weights(

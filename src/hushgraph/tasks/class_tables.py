@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from hushgraph.tasks.task import FloatArray
+from hushgraph._arrays import FloatArray
 
 # Edges between score bins, as log-odds of class 1: equal steps of 0.5 from -10 to 10, with 0 (probability
 # one half) among them. Scores of private models are far from calibrated: of a rare class most are between -10

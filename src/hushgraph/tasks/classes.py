@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import GraphError
 from hushgraph.tasks.class_tables import (
     CONFIDENCE_CENTRES,
@@ -24,7 +25,7 @@ from hushgraph.tasks.class_tables import (
     find_bins,
     sum_to_confusion,
 )
-from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, name_columns, register
+from hushgraph.tasks.task import Evaluation, Table, Tables, Task, name_columns, register
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,16 +45,6 @@ class ClassEvaluation(Evaluation):
 
     class_accuracy: npt.NDArray[np.float64]
     class_counts: npt.NDArray[np.int64]
-
-    @property
-    def accuracy(self) -> float:
-        """The fraction of the nodes whose class was predicted."""
-        return self.figures["accuracy"]
-
-    @property
-    def macro_f1(self) -> float:
-        """The mean F1 score of the classes that occur."""
-        return self.figures["macro_f1"]
 
 
 def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -214,11 +205,7 @@ class Classes(Task):
         return located
 
     def compute_figures(
-        self,
-        tables: Sequence[npt.NDArray[Any]],
-        *,
-        noise_std: float = 0.0,
-        other: Sequence[npt.NDArray[Any]] | None = None,
+        self, tables: Tables, *, noise_std: float = 0.0, other: Tables | None = None
     ) -> dict[str, FloatArray]:
         """Accuracy, macro-F1, calibration, the most frequent class, each class; of two classes also ranking.
 
@@ -250,12 +237,7 @@ class Classes(Task):
         return figures
 
     def tabulate(
-        self,
-        shown: npt.NDArray[Any],
-        names: npt.NDArray[Any],
-        *,
-        with_scores: bool = True,
-        label: str | None = None,
+        self, shown: npt.NDArray[Any], names: npt.NDArray[Any], *, with_scores: bool, label: str | None
     ) -> dict[str, npt.NDArray[Any]]:
         """The class, and the probability p_NAME of every class."""
         columns = {"class": names[shown.argmax(1)]}
@@ -266,7 +248,7 @@ class Classes(Task):
         """Of two classes, the second."""
         return (1,) if self.num_classes == 2 else ()
 
-    def bin_scores(self, tables: Sequence[npt.NDArray[Any]]) -> tuple[FloatArray, FloatArray] | None:
+    def bin_scores(self, tables: Tables) -> tuple[FloatArray, FloatArray] | None:
         """Of two classes, the table itself."""
         return None if self.num_classes != 2 else (SCORE_EDGES, np.asarray(tables[0], np.float64)[None])
 

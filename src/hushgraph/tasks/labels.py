@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import GraphError
 from hushgraph.tasks.class_tables import compute_average_precision, compute_roc_auc, divide, find_bins
-from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, name_columns, register
+from hushgraph.tasks.task import Evaluation, Table, Tables, Task, name_columns, register
 from hushgraph.tasks.two_classes import rank_scores
 
 if TYPE_CHECKING:
@@ -201,11 +202,7 @@ class Labels(Task):
         return located
 
     def compute_figures(
-        self,
-        tables: Sequence[npt.NDArray[Any]],
-        *,
-        noise_std: float = 0.0,
-        other: Sequence[npt.NDArray[Any]] | None = None,
+        self, tables: Tables, *, noise_std: float = 0.0, other: Tables | None = None
     ) -> dict[str, FloatArray]:
         """Mean ROC-AUC and average precision over labels that noise does not hide; the share of each."""
         scores = np.asarray(tables[0], np.float64)
@@ -234,12 +231,7 @@ class Labels(Task):
         }
 
     def tabulate(
-        self,
-        shown: npt.NDArray[Any],
-        names: npt.NDArray[Any],
-        *,
-        with_scores: bool = True,
-        label: str | None = None,
+        self, shown: npt.NDArray[Any], names: npt.NDArray[Any], *, with_scores: bool, label: str | None
     ) -> dict[str, npt.NDArray[Any]]:
         """Whether a row has each label, has_NAME, and the probability p_NAME."""
         columns = name_columns("has", names, shown > 0.5)
@@ -250,7 +242,7 @@ class Labels(Task):
         """Every label."""
         return tuple(range(self.num_labels))
 
-    def bin_scores(self, tables: Sequence[npt.NDArray[Any]]) -> tuple[FloatArray, FloatArray] | None:
+    def bin_scores(self, tables: Tables) -> tuple[FloatArray, FloatArray] | None:
         """The table itself."""
         return _EDGES, np.asarray(tables[0], np.float64)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import GraphError
-from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, is_labelled, register
+from hushgraph.tasks.task import Evaluation, Table, Tables, Task, is_labelled, register
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -163,11 +163,7 @@ class Number(Task):
         return np.trunc(parts * (_FACTOR * (1 - 2.0**-40) * _GRID)).astype(np.int64)
 
     def compute_figures(
-        self,
-        tables: Sequence[npt.NDArray[Any]],
-        *,
-        noise_std: float = 0.0,
-        other: Sequence[npt.NDArray[Any]] | None = None,
+        self, tables: Tables, *, noise_std: float = 0.0, other: Tables | None = None
     ) -> dict[str, FloatArray]:
         """R^2, the mean absolute error and the root of the mean squared error, from the sums."""
         sums = np.asarray(tables[0], np.float64) / _FACTOR
@@ -185,7 +181,7 @@ class Number(Task):
             "rmse": np.where(is_any, half * np.sqrt(np.maximum(mean_square, 0.0)), np.nan),
         }
 
-    def sample_stds(self, tables: Sequence[npt.NDArray[Any]]) -> dict[str, float]:
+    def sample_stds(self, tables: Tables) -> dict[str, float]:
         """What sampling moves the figures by, from the same sums; of R^2 by its large-sample formula."""
         figures = {name: float(value[0]) for name, value in self.compute_figures([tables[0][None]]).items()}
         rows, _, _, _, error_squares, errors = np.asarray(tables[0], np.float64) / _FACTOR
@@ -200,12 +196,7 @@ class Number(Task):
         }
 
     def tabulate(
-        self,
-        shown: npt.NDArray[Any],
-        names: npt.NDArray[Any],
-        *,
-        with_scores: bool = True,
-        label: str | None = None,
+        self, shown: npt.NDArray[Any], names: npt.NDArray[Any], *, with_scores: bool, label: str | None
     ) -> dict[str, npt.NDArray[Any]]:
         """The number, and its unit: the declared one, or the name of the column of labels."""
         columns: dict[str, npt.NDArray[Any]] = {"number": shown[:, 0]}

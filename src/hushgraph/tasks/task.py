@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FloatArray = npt.NDArray[np.float64]
+Tables = Sequence[npt.NDArray[Any]]
+"""One array for every table of a task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,16 +208,12 @@ class Task(ABC):
         """m: the square of the norm of what a row adds to all tables together, at most."""
         return sum(table.cells_of_a_row if table.grid == 1 else 1 for table in self.tables)
 
-    def sample_stds(self, tables: Sequence[npt.NDArray[Any]]) -> dict[str, float] | None:
+    def sample_stds(self, tables: Tables) -> dict[str, float] | None:
         """What sampling of rows moves figures by; None where tables are counts, which tell by themselves."""
         return None
 
     def compute_figures(
-        self,
-        tables: Sequence[npt.NDArray[Any]],
-        *,
-        noise_std: float = 0.0,
-        other: Sequence[npt.NDArray[Any]] | None = None,
+        self, tables: Tables, *, noise_std: float = 0.0, other: Tables | None = None
     ) -> dict[str, FloatArray]:
         """Figures of quality, by name, as functions of tables alone.
 
@@ -237,12 +235,7 @@ class Task(ABC):
         return -math.inf, math.inf
 
     def tabulate(
-        self,
-        shown: npt.NDArray[Any],
-        names: npt.NDArray[Any],
-        *,
-        with_scores: bool = True,
-        label: str | None = None,
+        self, shown: npt.NDArray[Any], names: npt.NDArray[Any], *, with_scores: bool, label: str | None
     ) -> dict[str, npt.NDArray[Any]]:
         """The columns of a table of predictions, by name.
 
@@ -264,7 +257,7 @@ class Task(ABC):
         """The lowest and the highest value of these outputs."""
         return 0.0, 1.0
 
-    def bin_scores(self, tables: Sequence[npt.NDArray[Any]]) -> tuple[FloatArray, FloatArray] | None:
+    def bin_scores(self, tables: Tables) -> tuple[FloatArray, FloatArray] | None:
         """Public edges of score bins, and rows in the bins, from the tables of a split.
 
         Returns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import FloatArray
 from hushgraph.errors import GraphError
 from hushgraph.tasks.classes import Classes
-from hushgraph.tasks.task import FloatArray, register
+from hushgraph.tasks.task import Tables, register
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,12 +80,7 @@ class TwoClasses(Classes):
         return votes[:, [self.positive]] if self.rare else votes
 
     def tabulate(
-        self,
-        shown: npt.NDArray[Any],
-        names: npt.NDArray[Any],
-        *,
-        with_scores: bool = True,
-        label: str | None = None,
+        self, shown: npt.NDArray[Any], names: npt.NDArray[Any], *, with_scores: bool, label: str | None
     ) -> dict[str, npt.NDArray[Any]]:
         """As of classes; the probability of the positive class always, as nodes are ranked by it."""
         columns = super().tabulate(shown, names, with_scores=with_scores, label=label)
@@ -107,11 +102,7 @@ class TwoClasses(Classes):
         return super().locate(shown[:, ::-1], np.where(labels >= 0, 1 - labels, labels))
 
     def compute_figures(
-        self,
-        tables: Sequence[npt.NDArray[Any]],
-        *,
-        noise_std: float = 0.0,
-        other: Sequence[npt.NDArray[Any]] | None = None,
+        self, tables: Tables, *, noise_std: float = 0.0, other: Tables | None = None
     ) -> dict[str, FloatArray]:
         """As of classes; figures of single classes in the order of the classes."""
         figures = super().compute_figures(tables, noise_std=noise_std, other=other)

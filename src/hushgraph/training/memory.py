@@ -11,13 +11,13 @@ import torch
 from scipy import sparse
 from torch import nn
 
+from hushgraph._arrays import Int64Array
 from hushgraph.figures.tables import Scored
 from hushgraph.gradients.rows_torch import load_kernels
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.persons import share_count
 from hushgraph.inference.in_memory import WholeGraph, score_nodes
 from hushgraph.inputs.features import Features
-from hushgraph.noise.rounded import Int64Array
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.boards import Boards

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from hushgraph._arrays import Int64Array
 from hushgraph.billboard import ballots, board, reading
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board
@@ -26,7 +27,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
 from hushgraph.noise.counts import NoisyCounts
 from hushgraph.noise.normal import seeded_keys
-from hushgraph.noise.rounded import Draws, Int64Array
+from hushgraph.noise.rounded import Draws
 from hushgraph.noise.source import ExactNoise, NoiseSource
 from hushgraph.privacy.charges import Charge
 from hushgraph.privacy.ledger import Ledger

@@ -20,7 +20,7 @@ _Counts = TypeVar("_Counts", bound=NoisyCounts)
 
 
 def release_board(
-    folder: RunFolder, source: BoardSource, ledger: Ledger, place: int, *, parts: Parts | None = None
+    folder: RunFolder, source: BoardSource, ledger: Ledger, place: int, *, parts: Parts
 ) -> None:
     """Charge a board, then make and write it, unless it is there.
 
@@ -33,7 +33,7 @@ def release_board(
     if source.find_board(place, ledger):
         return
     if not ledger.is_charged(name_board(place)):
-        (parts or Parts()).charge(ledger, folder.plan.board_charge(place))
+        parts.charge(ledger, folder.plan.board_charge(place))
     source.make_board(place, ledger)
 
 

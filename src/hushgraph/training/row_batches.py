@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
+from hushgraph._arrays import Int64Array
 from hushgraph.accounting.events import Draw
 from hushgraph.gradients.rows_torch import DrawnRows
-from hushgraph.graph.chunks import Int64Array
 from hushgraph.graph.graph import Graph
 from hushgraph.inputs.features import Features
 from hushgraph.inputs.rows import Rows

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from hushgraph._arrays import Int64Array
 from hushgraph.errors import RunError
 from hushgraph.graph.persons import PERSON_GRID
-from hushgraph.noise.rounded import Int64Array
 from hushgraph.privacy.charges import SCALING
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushgraph import __version__
+from hushgraph._arrays import find_ends
 from hushgraph.datasets.tables.new_rows import new_rows_from_tables
 from hushgraph.errors import InputError
 from hushgraph.export.bundle import open_published
@@ -191,7 +192,7 @@ class ServedRun:
     def _score(self, x: Any, filled: Any, lists: Sequence[Sequence[Any]]) -> Any:
         if self.run.folder.num_boards:
             boards = self.run._ready_boards
-            indptr = np.concatenate([[0], np.cumsum([len(row) for row in lists])]).astype(np.int64)
+            indptr = find_ends([len(row) for row in lists])
             places = boards.places_of(np.asarray([place for row in lists for place in row]))
             nodes = NewNodes(x=check_features(x), indptr=indptr, places=places, filled=filled)
             return self.run._predict_rows(boards, nodes)[0]

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import torch
 
+from hushgraph._arrays import find_ends
 from hushgraph.accounting.events import Draw
 from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.sums import CHUNK
@@ -162,7 +163,7 @@ class TreeBatches:
         for part in _cut_persons(slots, sizes, self._roots_per_piece()):
             each = [nodes[starts[slot] : starts[slot + 1]] for slot in part]
             roots = np.concatenate([nodes[:0], *each])
-            ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[part])])
+            ends = find_ends(sizes[part])
             depth = self.plan.num_layers
             piece = tree_batch(grow(lists, roots, depth), self.features, self.graph.y, may_read=False)
             yield piece.by_person(ends)

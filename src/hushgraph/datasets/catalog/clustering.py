@@ -6,9 +6,9 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from hushgraph._arrays import Int64Array
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import Graph
 
@@ -16,11 +16,11 @@ from hushgraph.graph.graph import Graph
 # different parts, and small enough to fill the parts to size.
 _RESOLUTION = 0.5
 _SWEEPS = 20
+# Shares of the training, validation and test nodes, which are met as closely as communities allow.
+_FRACTIONS = (0.67, 0.18, 0.15)
 
 
-def clustered_split(
-    graph: Graph, fractions: tuple[float, float, float] = (0.67, 0.18, 0.15)
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def clustered_split(graph: Graph) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Split a graph into training, validation and test nodes without dividing a community.
 
     Communities are found by agglomeration: every node starts as its own group, and groups merge as long as
@@ -28,18 +28,15 @@ def clustered_split(
 
     Args:
         graph: an undirected graph.
-        fractions: shares of the three parts, with a sum of 1. They are met as closely as communities allow.
 
     The split is computed from all edges: on a private graph it would reveal information about them. Use it
     on public graphs only.
     """
     if graph.is_directed:
         raise GraphError("a clustered split needs an undirected graph; symmetrize it first")
-    if min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:
-        raise GraphError(f"fractions={fractions}; expected three shares, none below 0, with a sum of 1")
     community = find_communities(graph)
     sizes = np.bincount(community)
-    room = np.array(fractions) * graph.num_nodes
+    room = np.array(_FRACTIONS) * graph.num_nodes
     part = np.empty(len(sizes), np.int64)
     for number in np.argsort(-sizes, kind="stable"):
         part[number] = room.argmax()
@@ -48,7 +45,7 @@ def clustered_split(
     return train, val, test
 
 
-def find_communities(graph: Graph, resolution: float = _RESOLUTION) -> npt.NDArray[np.int64]:
+def find_communities(graph: Graph) -> Int64Array:
     """Return the community of every node, int64 [N], numbered from 0. The result is deterministic."""
     shape = (graph.num_nodes, graph.num_nodes)
     links: Any = sparse.csr_array((np.ones(graph.num_edges), graph.indices, graph.indptr), shape=shape)
@@ -57,7 +54,7 @@ def find_communities(graph: Graph, resolution: float = _RESOLUTION) -> npt.NDArr
     while True:
         count = links.shape[0]
         group = np.arange(count)
-        strength = np.asarray(links.sum(axis=1)).ravel() * np.sqrt(resolution / total)
+        strength = np.asarray(links.sum(axis=1)).ravel() * np.sqrt(_RESOLUTION / total)
         _merge(links.indptr.astype(np.int64), links.indices.astype(np.int64), links.data, strength, group)
         kept, group = np.unique(group, return_inverse=True)
         if len(kept) == count:

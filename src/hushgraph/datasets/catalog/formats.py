@@ -18,6 +18,7 @@ from hushgraph.datasets.catalog.official import Source
 from hushgraph.datasets.paths import refuse_damage
 from hushgraph.datasets.pyg import arrays_from_pyg
 from hushgraph.errors import GraphError
+from hushgraph.graph.graph import SPLITS
 
 
 def read_ogb(source: Source, root: Path) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def read_ogb(source: Source, root: Path) -> dict[str, Any]:
         "x": read_table(features, np.float32),
         "y": read_table(labels, np.int64, columns=1)[:, 0],
     }
-    for name, path in zip(("train_idx", "val_idx", "test_idx"), splits, strict=True):
+    for name, path in zip(SPLITS, splits, strict=True):
         arrays[name] = read_table(path, np.int64, columns=1)[:, 0]
     return arrays
 

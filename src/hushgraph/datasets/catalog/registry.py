@@ -19,7 +19,7 @@ from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
 from hushgraph.datasets.synthetic import synthetic
 from hushgraph.errors import DownloadError, GraphError
-from hushgraph.graph.graph import Graph
+from hushgraph.graph.graph import SPLITS, Graph
 
 _GENERATED = re.compile(r"generated-([1-9][0-9]{0,9})")
 _FEWEST_NODES = 50
@@ -237,7 +237,7 @@ def _load_official(name: str, folder: Path) -> Graph:
     arrays = read_ogb(source, folder) if source.reader == "ogb" else read_with_pyg(source, folder)
     if "train_idx" not in arrays:
         parts = random_split(arrays["x"].shape[0], parse_fractions(DEFAULT_SPLIT))
-        arrays |= dict(zip(("train_idx", "val_idx", "test_idx"), parts, strict=True))
+        arrays |= dict(zip(SPLITS, parts, strict=True))
     return Graph.from_arrays(**arrays, symmetrize=True, num_classes=STATISTICS[name].classes)
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hushgraph._text import suggest
 from hushgraph.datasets.tables.cells import SEPARATOR, SPLITS, name_remedy
 from hushgraph.errors import GraphError
 from hushgraph.graph.cell_rules import rule_for
-from hushgraph.graph.columns import suggest
 
 if TYPE_CHECKING:
     from hushgraph.datasets.tables.node_table import NodeTable

@@ -144,7 +144,7 @@ class Check:
             data, edges, kinds = data if is_found else str(written), (), list(self.looked_up)
         if kinds and kinds != self.in_file.get("looked_up"):
             more["looked_up"] = kinds
-        words = ["hushgraph train", _quote(data), *(f"--edges {_quote(each)}" for each in edges)]
+        words = ["hushgraph train", shlex.quote(data), *(f"--edges {shlex.quote(each)}" for each in edges)]
         return " ".join([*words, "--epsilon 4", *format_flags(self.asked), *format_flags(more)])
 
     def to_toml(self, folder: Path | None = None) -> str:
@@ -418,7 +418,3 @@ def _name_source(data: Any) -> tuple[str, tuple[str, ...]]:
     )
     # A command names the nodes once; several names for them are in the file that is written.
     return nodes[0], edges
-
-
-def _quote(text: str) -> str:
-    return shlex.quote(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,14 +12,15 @@ from typing import Any
 
 import numpy.typing as npt
 
+from hushgraph._files import read_toml
 from hushgraph._stores import fetch_files, find_address
-from hushgraph._text import is_elsewhere
-from hushgraph.datasets.paths import check_is_file, format_path, path_exists
+from hushgraph._text import is_elsewhere, suggest
+from hushgraph.datasets.paths import check_is_file, format_path, name_in_errors, path_exists
 from hushgraph.datasets.spark import fetch_tables, is_reading
 from hushgraph.datasets.tables.frames import is_frame, is_spark_frame, write_frame
 from hushgraph.datasets.tables.table import Origin
 from hushgraph.errors import GraphError, InputError
-from hushgraph.graph.columns import Columns, merge_columns, suggest
+from hushgraph.graph.columns import Columns, merge_columns
 from hushgraph.graph.records import read_places
 
 MAPPING = "graph.toml"
@@ -239,18 +239,9 @@ def _name_some(tables: list[str]) -> str:
 
 
 def _from_toml(path: Path, edges: tuple[Path, ...] | None = None) -> TableFiles:
-    try:
+    with name_in_errors(format_path(path)):
         check_is_file(path)
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except GraphError as error:
-        raise GraphError(f"{format_path(path)}: {error}") from None
-    except OSError as error:
-        raise GraphError(f"{format_path(path)}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:100]
-        raise GraphError(
-            f"{format_path(path)}: not TOML ({reason}); expected keys {', '.join(_KEYS)}"
-        ) from None
+    content = read_toml(path, format_path(path), keys=_KEYS, kind=GraphError)
     for key in content:
         if key not in _KEYS:
             advice = suggest(key, _KEYS) or f"; expected {', '.join(_KEYS)}"

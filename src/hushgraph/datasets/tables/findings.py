@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from hushgraph._text import suggest
 from hushgraph.datasets.tables.cells import list_sql
 from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
-from hushgraph.graph.cell_rules import LOOKED_UP, suggest
+from hushgraph.graph.cell_rules import LOOKED_UP
 from hushgraph.graph.columns import Columns
 
 EXAMPLES = 3

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hushgraph._text import suggest
 from hushgraph.datasets.paths import check_is_file, format_path
 from hushgraph.datasets.tables.table import FIXED, Origin, Table, is_utf8
 from hushgraph.errors import GraphError
-from hushgraph.graph.columns import suggest
 
 _DELIMITERS = (",", ";", "\t", "|")
 _MAGIC = b"PAR1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hushgraph._text import suggest
 from hushgraph.datasets.tables.cells import feature_sql, list_sql
 from hushgraph.datasets.tables.findings import EXAMPLES, Listing
 from hushgraph.datasets.tables.findings import Problem as Problem
@@ -14,7 +15,7 @@ from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.record_problems import PROPOSED_PLACES, RecordFinder
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
-from hushgraph.graph.cell_rules import LOOKED_UP, suggest
+from hushgraph.graph.cell_rules import LOOKED_UP
 from hushgraph.graph.columns import Columns
 
 # More different texts than this in a column of numbers are not ways to write an empty cell.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import join_list, join_pair
+from hushgraph._text import join_list, join_pair, write_toml
 from hushgraph.datasets.tables.problems import NUMERIC
 from hushgraph.graph.cell_rules import EVERY_COLUMN
 
@@ -73,20 +73,20 @@ def format_proposal(check: Check, folder: Path | None) -> str:
     if check.files is not None:
         for role, paths in zip(("nodes", "edges"), check.files, strict=True):
             names = [os.path.relpath(path, folder or check.target().parent) for path in paths]
-            lines.append(f"{role} = {_toml(names[0] if len(names) == 1 else names)}")
+            lines.append(f"{role} = {write_toml(names[0] if len(names) == 1 else names)}")
         if check.relations:
             base = folder or check.target().parent
             files = {
                 name: [os.path.relpath(path, base) for path in paths]
                 for name, paths in check.relations.items()
             }
-            lines[-1] = f"edges = {_toml({json.dumps(name): each for name, each in files.items()})}"
+            lines[-1] = f"edges = {write_toml({json.dumps(name): each for name, each in files.items()})}"
     lines += ["", "[columns]"]
     numbers = [each.name for each in check.columns if each.table == "nodes" and each.looks_like in NUMERIC]
     for key, comment in _COMMENTS.items():
         value = _shorten(settings.get(key))
         if value is not None and not isinstance(value, Mapping):
-            lines.append(f"{key} = {_toml(value)}  # {comment}")
+            lines.append(f"{key} = {write_toml(value)}  # {comment}")
         elif key == "label" and "label" in check.missing_roles:
             lines.append('# label = "..."  # which column to predict')
         elif key == "classes" and "classes" in check.declared:
@@ -97,21 +97,8 @@ def format_proposal(check: Check, folder: Path | None) -> str:
         value = _shorten(settings.get(key))
         if isinstance(value, Mapping):
             lines += ["", f"[columns.{key}]  # {_COMMENTS[key]}"]
-            lines += [f"{_toml(str(name))} = {_toml(each)}" for name, each in value.items()]
+            lines += [f"{write_toml(str(name))} = {write_toml(each)}" for name, each in value.items()]
     return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_toml(each) for each in value)}]"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key} = {_toml(each)}' for key, each in value.items())}}}"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, float)):
-        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
-    # A JSON string is a TOML string, but for one control character.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def format_flags(settings: Mapping[str, Any]) -> list[str]:

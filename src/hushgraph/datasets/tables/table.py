@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import glob
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,10 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hushgraph._text import suggest
 from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.cells import quote
 from hushgraph.errors import GraphError
-from hushgraph.graph.columns import suggest
 
 _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*")
 _INTEGERS = re.compile(r"(TINY|SMALL|BIG)?INT(EGER)?|U(TINYINT|SMALLINT|INTEGER)")
@@ -118,7 +119,7 @@ class Table:
     def pattern(self) -> str:
         """The path with wildcards escaped for DuckDB, so that it matches no other file."""
         files = "" if self.origin is None else "/*.parquet"
-        return re.sub(r"([\[*?])", r"[\1]", str(self.path.absolute())) + files
+        return glob.escape(str(self.path.absolute())) + files
 
     @property
     def reader(self) -> str:

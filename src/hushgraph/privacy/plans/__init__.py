@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from hushgraph.privacy.plans.billboard import BillboardPlan
 from hushgraph.privacy.plans.plan import (
-    ADJACENCY,
     FIGURES_ARE,
     PREDICTIONS,
     PrivacyPlan,
     json_number,
-    name_training,
 )
 from hushgraph.privacy.plans.rows import RowPlan
 from hushgraph.privacy.plans.trees import LARGEST_TREE, TreePlan, bound_tree_size
 
 __all__ = [
-    "ADJACENCY",
     "FIGURES_ARE",
     "LARGEST_TREE",
     "PREDICTIONS",
@@ -25,5 +22,4 @@ __all__ = [
     "TreePlan",
     "bound_tree_size",
     "json_number",
-    "name_training",
 ]

@@ -8,7 +8,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw
@@ -37,7 +36,6 @@ from hushgraph.privacy.plans.calibration import add_evaluation, add_scaling, cal
 from hushgraph.privacy.plans.formats import FORMAT, read_plan
 from hushgraph.privacy.statement import Wording
 
-ADJACENCY = "node-level, zero-out"
 PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
 FIGURES_ARE = {True: "covered", False: "not covered"}
 _METHODS: dict[str, type[PrivacyPlan]] = {}
@@ -350,7 +348,7 @@ class PrivacyPlan(ABC):
         if not self.is_private:
             return math.inf
         charges = self.charges_until(self.steps if steps is None else steps)
-        return _price(charges, tuple(changes), self.delta, self.accountant)
+        return epsilon(charges, tuple(changes), delta=self.delta, accountant=self.accountant)
 
     def _price_or_infinity(self, changes: Iterable[Change]) -> float:
         """The same; infinite where the accountant refuses to price it."""
@@ -462,7 +460,7 @@ class PrivacyPlan(ABC):
         figures = [row for charge in self.charges for row in charge.figures]
         return [
             *figures,
-            (name_training(self.protects), f"{self.num_train_nodes:,}"),
+            ("training nodes, N", f"{self.num_train_nodes:,}"),
             ("accountant", self.accountant),
         ]
 
@@ -538,17 +536,6 @@ class PrivacyPlan(ABC):
     def fingerprint(self) -> str:
         """SHA-256 of `to_json`; of the text itself for a plan that was read in an older format."""
         return hashlib.sha256((self._text or self.to_json()).encode()).hexdigest()
-
-
-def name_training(protects: str) -> str:
-    """What N counts, as the name of a figure."""
-    return "persons with a training node, N" if protects == "person" else "training nodes, N"
-
-
-# Cached: a report asks for every figure several times.
-@lru_cache(maxsize=256)
-def _price(charges: tuple[Charge, ...], changes: tuple[Change, ...], delta: float, accountant: str) -> float:
-    return epsilon(charges, changes, delta=delta, accountant=accountant)
 
 
 def json_number(value: float) -> float | str:
