@@ -97,6 +97,16 @@ def test_a_lonely_caster_reads_nothing_of_its_own(damped: bool) -> None:
 
 
 @pytest.mark.parametrize("owner", ["sender", "reader"])
+def test_what_is_taken_off_is_what_was_cast_when_lists_have_changed(owner: EdgeOwner) -> None:
+    then, now = make_graph(0), make_graph(1)
+    ballots = label_ballots(then, owner, task=Classes(num_classes=CLASSES))
+    board = make_board(then, ballots)
+    found = read(board, now, owner, own=ballots, cast_graph=then)
+    lists = lists_of(now, owner), lists_of(then, owner)
+    np.testing.assert_allclose(found, by_hand(board, *lists, ballots, damped=True), atol=1e-5)
+
+
+@pytest.mark.parametrize("owner", ["sender", "reader"])
 @pytest.mark.parametrize("damped", [True, False])
 def test_the_same_list_gives_the_same_reading_wherever_it_comes_from(owner: EdgeOwner, damped: bool) -> None:
     graph = make_graph(symmetrize=owner == "sender")
@@ -123,6 +133,7 @@ def test_parts_of_rows_and_places_do_not_matter(owner: EdgeOwner, monkeypatch: p
     ballots = label_ballots(graph, owner, task=Classes(num_classes=CLASSES))
     board = make_board(graph, ballots)
     everyone = read(board, graph, owner, own=ballots)
+    np.testing.assert_array_equal(read(board, graph, owner, own=ballots, cast_graph=graph), everyone)
     for name, held in (("reading._HELD_SUMS", 7), ("reading._NEAR_NUMBERS", 10), ("owned._HELD_ENTRIES", 5)):
         monkeypatch.setattr(f"hushgraph.billboard.{name}", held)
         np.testing.assert_array_equal(read(board, graph, owner, own=ballots), everyone)

@@ -171,6 +171,35 @@ def test_what_any_node_of_a_person_cast_is_taken_off_by_relation() -> None:
                 np.testing.assert_allclose(found[v, relation], expected, atol=1e-5)
 
 
+def test_what_was_cast_is_taken_off_though_lists_have_changed() -> None:
+    """Onto places that are listed now and were listed then, the casts of then."""
+    for number in range(20):
+        small = search.draw("weights+relations+places+persons", 2_000 + number)
+        graph, rng = small.graph(), np.random.default_rng(number)
+        changed = [table.shares * rng.choice([0.0, 1.0, 2.0], table.shares.shape) for table in small.tables]
+        now = small.graph(
+            [m if t.is_weighted else np.minimum(m, 1) for m, t in zip(changed, small.tables, strict=True)]
+        )
+        ballots = small.ballots(graph)
+        then, listed = list_records(ballots.records), list_rows(now, small.owner)
+        values = rng.normal(size=(then.num_places, 3)).astype(np.float32)
+        board = Board(values=values, noise_std=1.0, blocks=then.blocks)
+        found = read(board, now, small.owner, own=ballots, cast_graph=graph, damped=False)
+        dense = ballots.dense(np.arange(graph.num_nodes)) / GRID
+        shares = np.zeros((2, graph.num_nodes, then.num_places))
+        for which, lists in enumerate((then, listed)):
+            for v in range(graph.num_nodes):
+                mine = slice(lists.indptr[v], lists.indptr[v + 1])
+                shares[which, v, lists.places[mine]] = lists.coefficients[mine] / GRID
+        for v in range(graph.num_nodes):
+            own = np.flatnonzero(small.whose == small.whose[v])
+            left = board.values - shares[0, own].T @ dense[own]
+            for relation, (start, end) in enumerate(zip(then.starts, then.starts[1:], strict=False)):
+                a = shares[1, v, start:end]
+                expected = a @ left[start:end] / (np.linalg.norm(a) or 1.0)
+                np.testing.assert_allclose(found[v].reshape(-1, 3)[relation], expected, atol=1e-5)
+
+
 def charge(**kind: bool) -> BoardCharge:
     return BoardCharge(name="board-1", noise_std=1.0, by_person=True, **kind)
 

@@ -74,8 +74,9 @@ def read_rows(
     weights, few = place_weights(board, damped=damped), listed.sizes.sum() <= _FEW_ENTRIES
     blocks = find_starts(board.blocks).tolist() if board.blocks else [0, board.num_places]
     for relation, (first, last) in enumerate(itertools.pairwise(blocks)):
-        each = Placed(listed.relations[relation], weights[first:last], board.values[first:last])
-        divide(sum_lists(each, few=few), values[:, relation])
+        records = listed.relations[relation]
+        each = Placed(records, weights[first:last], board.values[first:last])
+        divide(sum_lists(each, records, few=few), values[:, relation])
     unknown = find_ends((given < 0) | (given >= board.num_places))
     return Readings(
         values=values.reshape(len(values), -1), known=listed.sizes, unknown=np.diff(unknown[starts])

@@ -10,7 +10,7 @@ import numpy as np
 from hushgraph._arrays import FloatArray
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.lists import GRID
-from hushgraph.billboard.persons import add_casts, cut_product
+from hushgraph.billboard.persons import PersonLists, add_casts, cut_product
 
 # Rows whose ballots are written out at a time.
 _ROWS = 1 << 14
@@ -29,6 +29,7 @@ def take_off_others(
     sums: FloatArray,
     part: float,
     own: Ballots,
+    now: PersonLists,
     weights: FloatArray,
     begin: int,
     places: tuple[int, int],
@@ -38,24 +39,26 @@ def take_off_others(
     Args:
         sums: of consecutive rows, over the places of one relation.
         part: of the board in those that were combined.
-        own: what was cast.
+        own: what was cast, with the lists of then.
+        now: the lists that are read.
         weights: of places.
         begin: the first of the rows.
         places: the first place of the relation and the one behind its last.
     """
-    persons = own.person_lists
-    if persons is None:
+    then = own.person_lists
+    if then is None:
         return
-    nodes, pointers = persons.members
+    nodes, pointers = now.members
     ends = np.append(np.searchsorted(pointers, np.arange(0, len(nodes), _ROWS)), len(pointers) - 1)
-    local = np.full(persons.num_places, -1, np.int64)
+    local = np.full(now.num_places, -1, np.int64)
     for first, last in itertools.pairwise(ends):
         who = pointers[first : last + 1]
         rows = nodes[who[0] : who[-1]] - begin
         rows[(rows < 0) | (rows >= len(sums))] = -1
         if (rows >= 0).any():
             ballots, unit = own.dense(nodes[who[0] : who[-1]]), part / GRID
-            _take_off_others(who, rows, *persons.lists.arrays, ballots, unit, weights, *places, local, sums)
+            lists = (*now.lists.arrays, *then.lists.arrays)
+            _take_off_others(who, rows, *lists, ballots, unit, weights, *places, local, sums)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -65,6 +68,9 @@ def _take_off_others(  # type: ignore[no-untyped-def]
     indptr,
     places,
     coefficients,
+    cast_indptr,
+    cast_places,
+    cast_coefficients,
     ballots,
     unit,
     weights,
@@ -83,18 +89,22 @@ def _take_off_others(  # type: ignore[no-untyped-def]
         here = rows[first - who[0] : last - who[0]]
         if here.max() < 0:
             continue
-        entries = places[indptr[first] : indptr[last]]
+        entries = cast_places[cast_indptr[first] : cast_indptr[last]]
         cast = np.zeros((len(entries), ballots.shape[1]), np.int64)
-        add_casts(first, last, indptr, places, coefficients, own, begin, behind, local, cast)
+        add_casts(first, last, cast_indptr, cast_places, cast_coefficients, own, begin, behind, local, cast)
         for i in range(first, last):
-            row = here[i - first]
+            row, mine, cast_end = here[i - first], cast_indptr[i], cast_indptr[i + 1]
             if row < 0:
                 continue
             for at in range(indptr[i], indptr[i + 1]):
                 place = places[at]
-                if place < begin or place >= behind:
+                if place < begin or place >= behind or local[place] < 0:
                     continue
-                share = np.int64(coefficients[at])
+                while mine < cast_end and cast_places[mine] < place:
+                    mine += 1
+                share = np.int64(0)
+                if mine < cast_end and cast_places[mine] == place:
+                    share = np.int64(cast_coefficients[mine])
                 weight = weights[place] * (coefficients[at] / GRID)
                 for k in range(ballots.shape[1]):
                     others = cast[local[place], k] - cut_product(share, own[i - first, k])

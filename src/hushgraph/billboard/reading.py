@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -36,6 +36,7 @@ from hushgraph.billboard.combined import place_weights
 from hushgraph.billboard.lists import GRID, check_blocks, find_records
 from hushgraph.billboard.own_parts import take_off, take_off_others
 from hushgraph.billboard.owned import NextRows, Records, find_share
+from hushgraph.billboard.persons import PersonLists
 from hushgraph.billboard.scaled import scale_readings
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
@@ -89,6 +90,7 @@ def read(
     edge_owner: EdgeOwner,
     *,
     own: Ballots | Sequence[tuple[float, Ballots]] | None,
+    cast_graph: Graph | None = None,
     damped: bool = True,
 ) -> npt.NDArray[np.float32]:
     """The readings of all nodes of the graph.
@@ -97,8 +99,9 @@ def read(
         board: what was released.
         graph: whose lists are read. Its nodes are the places of the board.
         edge_owner: whose row holds an edge record.
-        own: what was cast onto this board from this graph, taken off its casters' own readings; with its part
-            in the board where several boards were combined. None if nobody's is to be taken off.
+        own: what was cast onto this board, taken off its casters' own readings; with its part in the board
+            where several boards were combined. None if nobody's is to be taken off.
+        cast_graph: the graph that `own` was cast from, where lists have changed since; the same if left out.
         damped: turn down loud places.
 
     Returns:
@@ -106,14 +109,20 @@ def read(
 
     Guarantees:
         Reads no row but the one the reading is for, or those of its person, and the board. What is taken off
-        is what was cast.
+        is what was cast: onto places that are listed now and were listed then, the ballot of then.
     """
     owns = [] if own is None else [(1.0, own)] if isinstance(own, Ballots) else list(own)
-    records = find_records(graph, edge_owner, owns[0][1].records if owns else None)
-    check_blocks(records.blocks, board.blocks)
-    _check_places(board, records.num_places)
+    cast_records = owns[0][1].records if owns else None
+    if cast_graph is None:
+        now = then = find_records(graph, edge_owner, cast_records)
+        persons = owns[0][1].person_lists if owns else None
+    else:
+        now, then = find_records(graph, edge_owner), find_records(cast_graph, edge_owner, cast_records)
+        persons = PersonLists.of(graph, edge_owner, now) if owns else None
+    check_blocks(now.blocks, board.blocks)
+    _check_places(board, now.num_places)
     for _, ballots in owns:
-        _check_own(ballots, board, graph)
+        _check_own(ballots, board, graph, cast_graph or graph)
     weights = place_weights(board, damped=damped)
     readings = _arrays.empty((graph.num_nodes, board.num_relations * board.width), np.float32)
 
@@ -121,19 +130,22 @@ def read(
         """Write down what rows from `begin` on see of a relation."""
         for part, ballots in owns:
             take_off(seen.sums, part * seen.own_weight, ballots, begin)
-            places = records.starts[relation], records.starts[relation + 1]
-            take_off_others(seen.sums, part, ballots, weights, begin, places)
+            if persons is not None:
+                places = now.starts[relation], now.starts[relation + 1]
+                take_off_others(seen.sums, part, ballots, persons, weights, begin, places)
         columns = slice(relation * board.width, (relation + 1) * board.width)
         divide(seen, readings[begin : begin + len(seen.sums), columns])
 
-    for relation, (first, last) in enumerate(itertools.pairwise(records.starts)):
-        each = Placed(records.relations[relation], weights[first:last], board.values[first:last])
+    for relation, (first, last) in enumerate(itertools.pairwise(now.starts)):
+        each = Placed(now.relations[relation], weights[first:last], board.values[first:last])
+        before = each.records if then is now else then.relations[relation]
         if each.records.is_by_owner:
-            _read_lists(each, partial(take_part, relation))
-        elif records.blocks:
-            _read_by_place(each, partial(take_part, relation))
+            _read_lists(each, before, partial(take_part, relation))
+        elif now.blocks:
+            _read_by_place(each, before, partial(take_part, relation))
         else:
-            _read_next_lists(each, records.sizes, partial(take_part, relation))
+            sizes = now.sizes, then.sizes
+            _read_next_lists(each, before, sizes, partial(take_part, relation))
     return readings
 
 
@@ -160,25 +172,31 @@ Take = Callable[[int, RelationSums], None]
 """Called with the first of some rows and what they see; the sums are written over afterwards."""
 
 
-def _read_lists(each: Placed, take: Take) -> None:
+def _read_lists(each: Placed, before: Records, take: Take) -> None:
     """Read records that are stored by their owners: what rows see is looked up at the places they list."""
 
     def read_part(rows: tuple[int, int]) -> None:
         begin, end = rows
-        take(begin, sum_lists(each._replace(records=each.records.of_rows(begin, end))))
+        listed = each.records.of_rows(begin, end)
+        cast = listed if before is each.records else before.of_rows(begin, end)
+        take(begin, sum_lists(each._replace(records=listed), cast))
 
     for _ in map_in_order(read_part, _cut_rows(each.records.num_rows, _HELD_SUMS // each.width)):
         pass
 
 
-def _read_next_lists(each: Placed, sizes: Int64Array, take: Take) -> None:
+def _read_next_lists(each: Placed, before: Records, sizes: tuple[Int64Array, Int64Array], take: Take) -> None:
     """Read the edges of a graph without relations by lists of some rows at a time, which are made for it."""
-    rows = NextRows(each.records, sizes)
-    for begin, end in itertools.pairwise(rows.cut(max(1, _HELD_SUMS // each.width))):
-        take(begin, sum_lists(each._replace(records=rows.of_rows(begin, end))))
+    now = then = NextRows(each.records, sizes[0])
+    if before is not each.records:
+        then = NextRows(before, sizes[1])
+    for begin, end in itertools.pairwise(now.cut(max(1, _HELD_SUMS // each.width))):
+        listed = now.of_rows(begin, end)
+        cast = listed if then is now else then.of_rows(begin, end)
+        take(begin, sum_lists(each._replace(records=listed), cast))
 
 
-def _read_by_place(each: Placed, take: Take) -> None:
+def _read_by_place(each: Placed, before: Records, take: Take) -> None:
     """Read records that are stored by place: what rows see is added up place by place, few rows at a time."""
     records, width = each.records, each.width
     count = records.num_rows
@@ -190,11 +208,14 @@ def _read_by_place(each: Placed, take: Take) -> None:
     def read_strip(rows: tuple[int, int]) -> None:
         table = np.empty((min(most, rows[1] - rows[0]), width + 2))
         read_on = (*records.arrays, records.find_row(rows[0]))
+        cast_on: tuple[Any, ...] = (None,) * 5
+        if before is not records:
+            cast_on = (*before.arrays, before.find_row(rows[0]))
         for begin, end in _cut_rows(rows[1] - rows[0], most):
             seen = table[: end - begin]
             seen.fill(0.0)
             first = rows[0] + begin
-            _add_rows(*read_on, first, rows[0] + end, each.weights, each.values, seen)
+            _add_rows(*read_on, *cast_on, first, rows[0] + end, each.weights, each.values, seen)
             take(first, RelationSums(seen[:, :width], seen[:, width], seen[:, width + 1]))
 
     for _ in map_in_order(read_strip, _cut_rows(count, -(-count // count_threads()))):
@@ -207,12 +228,13 @@ def _cut_rows(count: int, most: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + max(1, most), count)
 
 
-def sum_lists(each: Placed, *, few: bool = False) -> RelationSums:
+def sum_lists(each: Placed, before: Records, *, few: bool = False) -> RelationSums:
     """What rows see of one relation, by their lists.
 
     Args:
         each: records of these rows, stored by their owners.
-        few: there are so few entries that no kernel is loaded; the rows cast nothing.
+        before: what they cast their ballots onto; the same object where that is the same.
+        few: there are so few entries that no kernel is loaded; `before` is not looked at.
     """
     listed = each.records
     count, places = listed.num_rows, len(each.weights)
@@ -222,12 +244,15 @@ def sum_lists(each: Placed, *, few: bool = False) -> RelationSums:
         return RelationSums(sums, square, own_weight)
     entries = int(listed.indptr[-1] - listed.indptr[0])
     read_on = (*listed.arrays, listed.indptr[:-1].astype(np.int64))
+    cast_on: tuple[Any, ...] = (None,) * 5
+    if before is not listed:
+        cast_on = (*before.arrays, before.indptr[:-1].astype(np.int64))
     # What is read at random is then a part of the board that caches hold.
     # And large enough that most rows have an entry there.
     step = max(1, _NEAR_NUMBERS // each.width, places * count // max(1, entries))
     for behind in range(step, places + step, step):
         seen_so_far = (sums, square, own_weight)
-        _add_places(*read_on, min(behind, places), each.weights, each.values, *seen_so_far)
+        _add_places(*read_on, *cast_on, min(behind, places), each.weights, each.values, *seen_so_far)
     return RelationSums(sums, square, own_weight)
 
 
@@ -239,12 +264,12 @@ def _check_places(board: Board, num_places: int) -> None:
         )
 
 
-def _check_own(own: Ballots, board: Board, graph: Graph) -> None:
+def _check_own(own: Ballots, board: Board, graph: Graph, cast_graph: Graph) -> None:
     expected, given = (graph.num_nodes, board.width), (own.num_nodes, own.width)
-    if given != expected:
+    if given != expected or cast_graph.num_nodes != graph.num_nodes:
         raise GraphError(
-            f"own has {given[0]} rows and {given[1]} numbers a ballot; expected {expected[0]} and "
-            f"{expected[1]}, as the graph and the board have"
+            f"own has {given[0]} rows and {given[1]} numbers a ballot, cast_graph {cast_graph.num_nodes} "
+            f"nodes; expected {expected[0]} and {expected[1]}, as the graph and the board have"
         )
 
 
@@ -278,9 +303,27 @@ def _add_few(each: Placed, sums: FloatArray, square: FloatArray) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _add_places(  # type: ignore[no-untyped-def]
-    indptr, places, shares, coefficients, cursors, behind, weights, values, sums, square, own_weight
+    indptr,
+    places,
+    shares,
+    coefficients,
+    cursors,
+    cast_indptr,
+    cast_places,
+    cast_shares,
+    cast_coefficients,
+    cast_cursors,
+    behind,
+    weights,
+    values,
+    sums,
+    square,
+    own_weight,
 ):
-    """Add up what rows see from where `cursors` are, which move, to the place before `behind`."""
+    """Add up what rows see from where `cursors` are, which move, to the place before `behind`.
+
+    `cast_indptr` is None where what was cast is what is listed.
+    """
     for row in range(len(cursors)):
         i, end = cursors[row], indptr[row + 1]
         seen, squares, own = sums[row], square[row], own_weight[row]
@@ -291,14 +334,36 @@ def _add_places(  # type: ignore[no-untyped-def]
             for k in range(len(seen)):
                 seen[k] += weight * values[place, k]
             squares += weight * weight
-            own += weight * share
+            if cast_indptr is None:
+                own += weight * share
+            else:
+                at, cast_end = cast_cursors[row], cast_indptr[row + 1]
+                while at < cast_end and cast_places[at] < place:
+                    at += 1
+                if at < cast_end and cast_places[at] == place:
+                    own += weight * (find_share(cast_shares, cast_coefficients, row, at) / GRID)
+                cast_cursors[row] = at
             i += 1
         square[row], own_weight[row], cursors[row] = squares, own, i
 
 
 @numba.njit(cache=True, nogil=True)
 def _add_rows(  # type: ignore[no-untyped-def]
-    indptr, owners, shares, coefficients, cursors, begin, end, weights, values, seen
+    indptr,
+    owners,
+    shares,
+    coefficients,
+    cursors,
+    cast_indptr,
+    cast_owners,
+    cast_shares,
+    cast_coefficients,
+    cast_cursors,
+    begin,
+    end,
+    weights,
+    values,
+    seen,
 ):
     """`_add_places` of records that are stored by place: what rows from `begin` to the one before `end` see.
 
@@ -319,6 +384,14 @@ def _add_rows(  # type: ignore[no-untyped-def]
             for k in range(width):
                 sums[k] += weight * values[place, k]
             sums[width] += weight * weight
-            sums[width + 1] += weight * share
+            if cast_indptr is None:
+                sums[width + 1] += weight * share
+            else:
+                at, cast_stop = cast_cursors[place], cast_indptr[place + 1]
+                while at < cast_stop and cast_owners[at] < row:
+                    at += 1
+                if at < cast_stop and cast_owners[at] == row:
+                    sums[width + 1] += weight * (find_share(cast_shares, cast_coefficients, row, at) / GRID)
+                cast_cursors[place] = at
             i += 1
         cursors[place] = i
