@@ -3,7 +3,8 @@
     python serve.py my-run/release [PORT]
 
 POST /predict takes {"features": [[...], ...], "places": [[...], ...]}: the features of every new node, as in
-the training data, and the places that it lists. The answer has "predictions", a row of probabilities (or a
+the training data, and the places that it lists; "weights" in the same form where the run has weights, and both
+by the name of the relation where it has several. The answer has "predictions", a row of probabilities (or a
 number) for each, and "unknown", how many of its places are not on the board. GET /about has the guarantee.
 """
 
@@ -38,7 +39,9 @@ def make_server(release: str, port: int = 8000, host: str = "127.0.0.1") -> Thre
             try:
                 asked = json.loads(self.rfile.read(size))
                 features = np.asarray(asked["features"], np.float32)
-                predictions, unknown = run.predict_new(features, asked["places"])
+                predictions, unknown = run.predict_new(
+                    features, asked["places"], weights=asked.get("weights")
+                )
             except (hg.InputError, KeyError, TypeError, ValueError) as error:
                 self.answer(400, {"error": str(error)})
                 return

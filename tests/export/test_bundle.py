@@ -100,6 +100,67 @@ def test_every_task_is_served_as_by_the_run(
     assert rules["privacy"]["epsilon"] == run.epsilon
 
 
+PHONES = [f"phone{number}" for number in range(9)]
+RECORDS: dict[str, dict[str, Any]] = {
+    "weights": {"edge_weight": "amount:log1p"},
+    "counts": {"edge_weight": "count"},
+    "relations": {"relation": {"kind": ["calls", "pays"]}},
+    "places": {"places": PHONES, "edge_weight": "amount:sqrt"},
+    "hashed": {"places": "hash:7"},
+    "all": {
+        "relation": {"kind": ["calls", "pays"]},
+        "places": PHONES,
+        "edge_weight": "amount",
+        "person": "whose",
+    },
+}
+
+
+@pytest.mark.parametrize("boards", [1, 2])
+@pytest.mark.parametrize("kind", RECORDS)
+def test_records_are_served_as_by_the_run(
+    kind: str, boards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights, also those that count as 0, relations, places that are not people, persons, repeats."""
+    people = np.array([f"p{n}" for n in range(NODES)])
+    own = {"classes": ["0", "1", "2"], "features": ["a", "b"], "ignore": [] if kind == "all" else ["whose"]}
+    nodes = pd.DataFrame({"id": people, "a": RNG.normal(size=NODES), "b": RNG.normal(size=NODES)})
+    nodes = nodes.assign(
+        label=RNG.integers(3, size=NODES).astype(str), whose=[f"h{n // 2}" for n in range(NODES)]
+    )
+    edges = pd.DataFrame({"source": RNG.choice(people, 500), "target": RNG.choice([*people, *PHONES], 500)})
+    edges = edges.assign(amount=RNG.lognormal(size=500), kind=RNG.choice(["calls", "pays"], 500))
+    run = train_with(
+        Parts(),
+        (nodes, edges),
+        tmp_path / "run",
+        num_boards=boards,
+        columns=own | RECORDS[kind],
+        unknown_ids="drop",
+        list_size=0.5,
+        own_place=True,
+        split="0.6/0.2/0.2",
+        **SETTINGS,
+    )
+    exported = serve(run.export(tmp_path / "served"), monkeypatch)
+    x = RNG.normal(size=(3, 2)).astype(np.float32)
+    names = {
+        each.name: PHONES if each.kind == "places" else people if each.kind == "nodes" else ["x", "y", "z", 7]
+        for each in run.folder.load_boards()[0].blocks
+    }
+    lists = {
+        name: [RNG.choice([*known, "nobody"], 6).tolist(), [], [known[0], known[0], known[1]]]
+        for name, known in names.items()
+    }
+    compare(exported["predict"](x, lists), run.predict_new(x, lists)[0])
+    if "edge_weight" in RECORDS[kind]:
+        weights = {name: [[*RNG.lognormal(size=3), -3, np.nan, 0], [], [1, 2, 3e4]] for name in names}
+        compare(exported["predict"](x, lists, weights), run.predict_new(x, lists, weights=weights)[0])
+    if len(names) > 1:
+        del lists[next(iter(names))]
+        compare(exported["predict"](x, lists), run.predict_new(x, lists)[0])
+
+
 @pytest.mark.parametrize("task", LABELS)
 def test_a_private_mlp_takes_features_alone(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -87,6 +87,45 @@ def test_a_loaded_model_predicts_as_the_run(task: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("kind", ["weights", "relations", "places"])
+def test_records_are_served_as_by_the_run(kind: str, tmp_path: Path) -> None:
+    records: dict[str, dict[str, Any]] = {
+        "weights": {"edge_weight": "amount:log1p"},
+        "relations": {"relation": {"kind": ["calls", "pays"]}, "edge_weight": "amount"},
+        "places": {"places": "hash:7"},
+    }
+    nodes, edges = make_tables()
+    edges = edges.assign(
+        amount=RNG.lognormal(size=len(edges)), kind=RNG.choice(["calls", "pays"], len(edges))
+    )
+    if kind == "places":
+        edges.loc[::2, "target"] = [f"phone{n % 9}" for n in range(len(edges.loc[::2]))]
+    columns = {"id": "person", "label": "school", "classes": ["a", "b"], "fill": 0, "ignore": ["city", "job"]}
+    run = hg.train((nodes, edges), columns=columns | records[kind], out=tmp_path / "run", **SETTINGS)
+    model = mlflow.pyfunc.load_model(run.log_mlflow())
+    names = {"weights": ["people"], "relations": ["calls", "pays"], "places": ["people", "places"]}[kind]
+    lists = {name: [["p1", "p2", "p1"], [], ["p7"]] for name in names}
+    weights = {name: [[1.0, 20.0, 0.5], [], [3.0]] for name in names}
+    x = pd.DataFrame({"age": [20.0, 30, 40], "height": [1.5, 1.8, 1.9]})
+    given = {"weights": weights} if kind != "places" else {}
+    expected, _ = run.predict_new(x.to_numpy(), lists, **given)
+
+    def put(table: dict[str, Any]) -> list[Any]:
+        cells = [{name: rows[row] for name, rows in table.items()} for row in range(3)]
+        return [each["people"] for each in cells] if kind == "weights" else cells
+
+    frame = x.assign(places=put(lists), **{name: put(table) for name, table in given.items()})
+    assert np.array_equal(model.predict(frame).select_dtypes("float").to_numpy(), expected)
+    alone = model.predict(x).select_dtypes("float").to_numpy()
+    assert not np.array_equal(alone, expected)
+    if kind != "weights":
+        with pytest.raises(
+            InputError, match="row 0, column places: found 'p1'; expected a dictionary of lists"
+        ):
+            ServedRun(run).predict(x.assign(places=[["p1"]] * 3))
+
+
+@pytest.mark.usefixtures("store")
 def test_a_private_mlp_takes_features_alone(tmp_path: Path) -> None:
     graph = make_graph("classes")
     run = hg.train(graph, model="mlp", out=tmp_path / "run", **SETTINGS)
@@ -244,7 +283,7 @@ def test_one_row_with_empty_cells_is_read(run: hg.Run, empty: list[str]) -> None
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"places": "p1"}, "row 0, column places: 'p1' is a text; expected a list of identifiers"),
+        ({"places": "p1"}, "row 0, column places: found 'p1'; expected a list of identifiers"),
         ({"age": None}, "lack 'age'; expected the columns age, height, city, job"),
         ({"city": "Rome"}, "'Rome' is not among its 2 values"),
     ],

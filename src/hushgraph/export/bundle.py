@@ -25,8 +25,8 @@ from hushgraph.scaling.scaler import LARGEST
 
 FORMAT = 1
 MODEL, BOARD, RULES, README = "model.onnx", "board.parquet", "rules.json", "README.md"
-# In board.parquet: the name of a place and its weight; its numbers are n0, n1, ...
-_PLACE, _WEIGHT = "place", "weight"
+# In board.parquet: the relation of a place, if any, its name and its weight; its numbers are n0, n1, ...
+_RELATION, _PLACE, _WEIGHT = "relation", "place", "weight"
 
 
 def export_run(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
@@ -82,10 +82,24 @@ def open_published(path: str | os.PathLike[str]) -> RunFolder:
 
 def _write_board(path: Path, board: Board, *, damped: bool) -> None:
     """Write every place with its name, the weight of readings and its numbers."""
-    names = np.arange(board.num_places) if board.names is None else board.names
-    columns = {_PLACE: names if names.dtype.kind in "iu" else names.astype(np.str_)}
+    columns: dict[str, Any] = {}
+    if board.blocks:
+        columns[_RELATION] = np.repeat(
+            [block.name for block in board.blocks], [block.size for block in board.blocks]
+        )
+        names = np.concatenate(
+            [_name_places(block.names, block.size).astype(np.str_) for block in board.blocks]
+        )
+    else:
+        names = _name_places(board.names, board.num_places)
+    columns[_PLACE] = names if names.dtype.kind in "iu" else names.astype(np.str_)
     columns[_WEIGHT] = place_weights(board, damped=damped)
     save(path, [columns | {f"n{number}": board.values[:, number] for number in range(board.width)}])
+
+
+def _name_places(names: Any, count: int) -> Any:
+    """The names of places, or their numbers where they have none."""
+    return np.arange(count) if names is None else names
 
 
 def describe_rules(folder: RunFolder, board: Board | None, parts: tuple[float, ...]) -> dict[str, Any]:
@@ -123,20 +137,50 @@ def describe_rules(folder: RunFolder, board: Board | None, parts: tuple[float, .
     }
 
 
+def _name_kind(names: Any) -> str:
+    """What places are called."""
+    if names is None:
+        return "numbers from 0"
+    return "integers" if names.dtype.kind in "iu" else "text"
+
+
+def _describe_records(folder: RunFolder, board: Board) -> dict[str, Any]:
+    """What rows list where records are of relations, have weights, or name places that are not people."""
+    declared = folder.edge_weight
+    relations = [
+        {
+            "name": block.name,
+            "kind": block.kind,
+            "places": block.size,
+            "names": "hashed" if block.kind == "hashed" else _name_kind(block.names),
+            "is_weighted": block.is_weighted,
+        }
+        for block in board.blocks
+    ]
+    return {
+        "relations": relations,
+        "weight_function": "none" if declared is None else declared.function,
+        "how_records": "a row has a reading of every relation, one after another in this order; weight of a "
+        "place is multiplied by the weight of the record. That is weight_function of a number, summed over "
+        "repeats; what is not finite and above 0 is left out. Without is_weighted it is 1, and repeats count "
+        "once. Of kind hashed, the place of a name is the number of the first 15 hexadecimal digits of its "
+        "MD5, modulo places. list_size is over all relations",
+    }
+
+
 def _describe_reading(folder: RunFolder, board: Board, parts: tuple[float, ...]) -> dict[str, Any]:
     config = folder.config
-    kind = "numbers from 0" if board.names is None else "text"
-    if board.names is not None and board.names.dtype.kind in "iu":
-        kind = "integers"
+    records = _describe_records(folder, board) if board.blocks else {"relations": []}
     lister = "target" if folder.plan.edge_owner == "reader" else "source"
     return {
         "width": board.width,
         "places": board.num_places,
-        "names": kind,
+        "names": _name_kind(board.node_names),
         "listed_by": "either end" if config.symmetrize else lister,
         "list_size": config.list_size,
         "how": "reading = sum of weight * numbers over the different places that a row lists and the board "
         "has, divided by the root of the sum of weight^2; 0 for an empty list",
+        **records,
         "board": {
             "noise_std": board.noise_std,
             "parts": list(parts),

@@ -51,7 +51,7 @@ def build_onnx(folder: RunFolder, model: nn.Module, *, noise_std: float) -> byte
 
     Inputs are `features` float32 [rows, num_features], as in the training data and not scaled, with NaN for
     an empty number that has a constant; of a billboard
-    `reading` float32 [rows, width], the weighted mean that `rules.json` describes; and `list_size` float32
+    `reading` float32 [rows, width], what `rules.json` describes, of every relation; and `list_size` float32
     [rows, 1], how many places of the board a row lists, where the model uses that. Outputs are `scores` and
     what `name_shown` says.
 
@@ -66,7 +66,7 @@ def build_onnx(folder: RunFolder, model: nn.Module, *, noise_std: float) -> byte
     x = _scale_rows(graph, x, folder.config.feature_norm)
     if isinstance(model, ReadingMLP):
         scores = _add_reading_model(graph, x, folder, model, noise_std)
-        inputs = {FEATURES: folder.num_features, READING: folder.task.ballot_width}
+        inputs = {FEATURES: folder.num_features, READING: folder.task.ballot_width * folder.num_readings}
         inputs |= {LIST_SIZE: 1} if folder.config.list_size else {}
     elif isinstance(model, GNN):
         scores = _add_layers(graph, _add_layers(graph, x, model.encoder), model.decoder)
@@ -193,12 +193,15 @@ def _scale_rows(graph: _Graph, x: str, norm: float) -> str:
 
 def _add_reading_model(graph: _Graph, x: str, folder: RunFolder, model: ReadingMLP, noise_std: float) -> str:
     """`scale_readings`, `add_free_inputs` and the model, of rows without a place of their own."""
-    config, width = folder.config, folder.task.ballot_width
-    scaled = graph.add("Mul", READING, graph.keep(config.reading_scale / (noise_std or 1.0)))
-    squares = graph.add("ReduceSumSquare", scaled, axes=[1], keepdims=1)
+    config, width, count = folder.config, folder.task.ballot_width, folder.num_readings
+    # Readings of several relations are scaled one by one.
+    each = graph.add("Reshape", READING, graph.keep([0, count, width], np.int64))
+    scaled = graph.add("Mul", each, graph.keep(config.reading_scale / (noise_std or 1.0)))
+    squares = graph.add("ReduceSumSquare", scaled, axes=[2], keepdims=1)
     share = graph.add("Div", squares, graph.keep(config.reading_radius**2))
-    reading = graph.add("Div", scaled, graph.add("Sqrt", graph.add("Add", graph.keep(1.0), share)))
-    kept = list(range(width))
+    divided = graph.add("Div", scaled, graph.add("Sqrt", graph.add("Add", graph.keep(1.0), share)))
+    reading = graph.add("Reshape", divided, graph.keep([0, count * width], np.int64))
+    kept = list(range(count * width))
     if config.list_size:
         log = graph.add("Log", graph.add("Add", LIST_SIZE, graph.keep(1.0)))
         reading = graph.add("Concat", reading, graph.add("Mul", log, graph.keep(config.list_size)), axis=1)

@@ -10,13 +10,13 @@ import contextlib
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushgraph import __version__
-from hushgraph._arrays import find_ends
 from hushgraph.datasets.tables.new_rows import new_rows_from_tables
 from hushgraph.errors import InputError
 from hushgraph.export.bundle import open_published
@@ -24,7 +24,7 @@ from hushgraph.export.onnx_model import check_exportable
 from hushgraph.graph.checks import check_features
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.new_nodes import NewNodes
+from hushgraph.inference.new_nodes import NewNodes, find_lists
 from hushgraph.inference.predicted import Predicted
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.release import CARD, list_settings
@@ -32,8 +32,10 @@ from hushgraph.runs.release import CARD, list_settings
 if TYPE_CHECKING:
     from hushgraph.training.run import Run
 
-PLACES = "places"
-"""The column with the list of identifiers of every row."""
+PLACES, WEIGHTS = "places", "weights"
+"""The columns with the list of identifiers of every row, and with their weights."""
+_NO_RECORDS: dict[str, Any] = {"edge_weight": None, "edge_date": None, "relation": {}, "places": None}
+_NO_RECORDS |= {"since": None, "until": None, "half_life": None}
 # What MLflow accepts in the name of a metric.
 _OTHER_CHARACTERS = re.compile(r"[^\w./ -]")
 
@@ -60,7 +62,7 @@ def log_run(path: Path, *, name: str) -> str:
         ) from None
     folder = open_published(path)
     check_exportable(folder)
-    check_columns(folder.columns)
+    check_columns(folder)
     # MLflow would note down the name of the program that runs.
     own = {"mlflow.source.name": "hushgraph"}
     is_new = mlflow.active_run() is None
@@ -105,12 +107,18 @@ def list_metrics(folder: RunFolder) -> dict[str, float]:
     return metrics
 
 
-def check_columns(columns: Columns | None) -> None:
-    """Refuse tables that have a feature with the name of the column of lists."""
-    if PLACES in name_columns(columns, 0):
+def name_lists(folder: RunFolder) -> tuple[str, ...]:
+    """The columns of lists that a model takes."""
+    weighted = any(each.is_weighted for each in folder.relations)
+    return (PLACES, WEIGHTS)[: 1 + weighted] if folder.num_boards else ()
+
+
+def check_columns(folder: RunFolder) -> None:
+    """Refuse tables that have a feature with the name of a column of lists."""
+    for name in {*name_lists(folder)} & {*name_columns(folder.columns, 0)}:
         raise InputError(
-            f"column {PLACES!r} is a feature, and MLflow's models take lists of places under that name; "
-            "rename the column and train again"
+            f"column {name!r} is a feature, and MLflow's models take lists of places or weights under that "
+            "name; rename the column and train again"
         )
 
 
@@ -129,8 +137,9 @@ def describe_input(folder: RunFolder) -> Any:
     columns = [
         ColSpec(AnyType(), name, required=False) for name in name_columns(folder.columns, folder.num_features)
     ]
-    if folder.num_boards:
-        columns.append(ColSpec(Array(AnyType()), PLACES, required=False))
+    # Of several relations a cell is an object with a list for each.
+    kind = Array(AnyType()) if folder.num_readings == 1 else AnyType()
+    columns += [ColSpec(kind, name, required=False) for name in name_lists(folder)]
     return ModelSignature(inputs=Schema(columns))
 
 
@@ -150,7 +159,9 @@ class ServedRun:
         Args:
             model_input: the columns of the training table, or x0, x1, ... where there was none; label and
                 split are not read. Of a billboard also `places`, the list of identifiers of every row, which
-                may be missing.
+                may be missing; where there are weights `weights`, a list of numbers for every row, 1 each
+                where the column is missing. Of a run with several relations, a cell of both is a dictionary
+                of such lists by the name of the relation.
             params: not used.
 
         Returns:
@@ -160,11 +171,12 @@ class ServedRun:
 
         # Objects of one type, as JSON gives them, become columns of that type.
         frame = pd.DataFrame(model_input).infer_objects().reset_index(drop=True)
-        lists = _read_lists(frame)
-        features, filled = self._read_features(frame.drop(columns=PLACES, errors="ignore"))
+        names = name_lists(self.run.folder)
+        lists = {name: self._read_lists(frame, name) for name in names if name in frame.columns}
+        features, filled = self._read_features(frame.drop(columns=list(lists)))
         predicted = Predicted(
             **self.run._names,
-            probabilities=self._score(features, filled, lists),
+            probabilities=self._score(features, filled, lists.get(PLACES), lists.get(WEIGHTS)),
             is_covered=self.run._is_covered,
             reads_neighbours=False,
         )
@@ -186,39 +198,64 @@ class ServedRun:
         nodes = frame[wanted].astype(empty)
         nodes[columns.id] = [f"row {number}" for number in range(len(frame))]
         edges = type(frame)({columns.source: ["row 0"], columns.target: ["row 0"]})
+        columns = replace(columns, **_NO_RECORDS)
         with new_rows_from_tables((nodes, edges), columns=columns, listed_by="source") as rows:
             return rows.x, rows.filled
 
-    def _score(self, x: Any, filled: Any, lists: Sequence[Sequence[Any]]) -> Any:
-        if self.run.folder.num_boards:
+    def _read_lists(self, frame: Any, name: str) -> Any:
+        """What rows list, or its weights, as `predict_new` takes it."""
+        relations = [each.name for each in self.run.folder.relations]
+        cells = frame[name].tolist()
+        if len(relations) < 2:
+            return [_read_list(each, row, name) for row, each in enumerate(cells)]
+        for row, each in enumerate(cells):
+            if isinstance(each, Mapping):
+                wrong = [key for key in each if key not in relations]
+            else:
+                wrong, cells[row] = _read_list(each, row, name), {}
+            if wrong:
+                raise InputError(
+                    f"row {row}, column {name}: found {str(wrong[0])[:40]!r}; expected a dictionary "
+                    f"of lists by relation, {', '.join(relations)}"
+                )
+        return {
+            relation: [_read_list(each.get(relation), row, name) for row, each in enumerate(cells)]
+            for relation in relations
+        }
+
+    def _score(self, x: Any, filled: Any, lists: Any, weights: Any) -> Any:
+        folder, rows = self.run.folder, x.shape[0]
+        if folder.num_boards:
             boards = self.run._ready_boards
-            indptr = find_ends([len(row) for row in lists])
-            places = boards.places_of(np.asarray([place for row in lists for place in row]))
-            nodes = NewNodes(x=check_features(x), indptr=indptr, places=places, filled=filled)
+            if lists is None:
+                lists, weights = {} if len(folder.relations) > 1 else [[]] * rows, None
+            rows_read = find_lists(boards, lists, weights, num_rows=rows, declared=folder.edge_weight)
+            nodes = NewNodes(
+                x=check_features(x),
+                indptr=rows_read.indptr,
+                places=rows_read.places,
+                weights=rows_read.weights,
+                filled=filled,
+            )
             return self.run._predict_rows(boards, nodes)[0]
-        rows = x.shape[0]
         # No edges, and labels that nobody reads.
         alone = Graph.from_arrays(
             edge_index=np.empty((2, 0), np.int64),
-            x=self.run.folder.scale_features(x, filled),
+            x=folder.scale_features(x, filled),
             y=np.zeros(rows, np.int64),
             train_idx=np.arange(rows),
         )
         return self.run._predict_graph(alone, in_the_clear=False)
 
 
-def _read_lists(frame: Any) -> list[list[Any]]:
-    """The lists of all rows; empty ones where there are none."""
-    if PLACES not in frame.columns:
-        return [[] for _ in range(len(frame))]
-    lists = frame[PLACES].tolist()
-    wrong = [place for place, each in enumerate(lists) if isinstance(each, str)]
-    if wrong:
-        raise InputError(
-            f"row {wrong[0]}, column {PLACES}: {lists[wrong[0]][:40]!r} is a text; expected a list of "
-            "identifiers"
-        )
-    return [list(each) if isinstance(each, (list, tuple, np.ndarray)) else [] for each in lists]
+def _read_list(cell: Any, row: int, name: str) -> list[Any]:
+    """The list in a cell; an empty one where there is none."""
+    if isinstance(cell, (list, tuple, np.ndarray)):
+        return list(cell)
+    if cell is None or cell != cell:
+        return []
+    what = "numbers" if name == WEIGHTS else "identifiers"
+    raise InputError(f"row {row}, column {name}: found {str(cell)[:40]!r}; expected a list of {what}")
 
 
 def _check_present(frame: Any, wanted: Sequence[str]) -> None:
