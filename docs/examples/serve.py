@@ -3,9 +3,10 @@
     python serve.py my-run/release [PORT]
 
 POST /predict takes {"features": [[...], ...], "places": [[...], ...]}: the features of every new node, as in
-the training data, and the places that it lists; "weights" in the same form where the run has weights, and both
-by the name of the relation where it has several. The answer has "predictions", a row of probabilities (or a
-number) for each, and "unknown", how many of its places are not on the board. GET /about has the guarantee.
+the training data, and the places that it lists; "weights" in the same form where the run has weights, and
+both by the name of the relation where it has several. The answer has "predictions", a row of probabilities
+(or a number) for each, and "unknown", how many of its places are not on the board. GET /about has the
+guarantee.
 """
 
 from __future__ import annotations
