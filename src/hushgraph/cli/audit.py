@@ -52,7 +52,7 @@ def audit(
         ),
     ] = None,
     epsilon: Annotated[float | None, _plan("The epsilon that is claimed; a run has its own.")] = None,
-    delta: Annotated[float | None, _plan("Of (epsilon, delta). [as train for DATA; 1e-5]")] = None,
+    delta: Annotated[float | None, _plan("The delta of (epsilon, delta). [as train for DATA; 1e-5]")] = None,
     method: Annotated[
         str | None,
         _plan(
@@ -79,7 +79,7 @@ def audit(
     trials: Annotated[
         int | None, _attack("With the row, and without. [100 to 200,000: some twenty seconds]")
     ] = None,
-    confidence: Annotated[float, _attack("Of all bounds together. [0.95]")] = 0.95,
+    confidence: Annotated[float, _attack("Joint confidence of all bounds. [0.95]")] = 0.95,
     fault: Annotated[
         str | None,
         _attack(
@@ -88,7 +88,7 @@ def audit(
     ] = None,
     edges: options.Edges = None,
     data_root: options.DataRoot = None,
-    seed: Annotated[int | None, _output("Of the trials. [from the operating system]")] = None,
+    seed: Annotated[int | None, _output("Seed of the trials. [from the operating system]")] = None,
     out: Annotated[Path | None, _output("Also write the JSON record here. [not kept]")] = None,
     as_json: options.Json = False,
     **flags: Any,
