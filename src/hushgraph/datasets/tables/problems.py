@@ -124,7 +124,7 @@ class _Finder(RecordFinder):
         if profile is not None and profile.empty:
             remedy = "fine: each is a person of its own"
             empty = empty_sql(profile.sql, self.missing)
-            self._report(profile, empty, "{} nodes are of nobody", remedy, show="rows")
+            self._report(profile, empty, "{} nodes have no person", remedy, show="rows")
 
     def check_split(self) -> None:
         """Cells that name no split, and no training node."""
@@ -255,7 +255,7 @@ class _Finder(RecordFinder):
             if not with_node or (with_node < total and not is_shared):
                 return False
             self.listing.declared["places"] = PROPOSED_PLACES
-            what = f"{with_node:,} of {total:,} records name a node and something that is none"
+            what = f"{with_node:,} of {total:,} records name one node and one id that is not a node"
             advice = (
                 f"read as places that are not people by the next command (--places {PROPOSED_PLACES}); a "
                 "file of their names is better where you have a public list"
