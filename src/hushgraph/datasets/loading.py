@@ -27,7 +27,7 @@ from hushgraph.tasks.task import Task, no_label
 
 
 def name_labels(task: Task) -> LabelKind:
-    """What `load_graph` is told to read the labels of a task again."""
+    """Return the argument `task` with which `load_graph` reads the labels of a task again."""
     if isinstance(task, Labels):
         return "labels"
     return task if isinstance(task, Number) else None
