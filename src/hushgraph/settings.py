@@ -381,7 +381,9 @@ class Settings(TypedDict, total=False):
         float | None,
         _training("Learning rate, falling to 0. [lower the more noise]", flag="lr", commands=_TRAIN),
     ]
-    momentum: Annotated[float | None, _python("Of sgd; the first beta of adam. [0.7; 0.9 without privacy]")]
+    momentum: Annotated[
+        float | None, _python("Momentum of sgd; the first beta of adam. [0.7; 0.9 without privacy]")
+    ]
     list_size: Annotated[
         float | None, _python("Scale of the size of a row's list as an input of a billboard. [by task]")
     ]
@@ -447,7 +449,7 @@ class Settings(TypedDict, total=False):
         ),
     ]
     people: Annotated[
-        str | None, _data("Of a PyG HeteroData: the type of nodes that are people. [refused]", commands=())
+        str | None, _data("For a PyG HeteroData: the type of nodes that are people. [refused]", commands=())
     ]
     num_classes: Annotated[
         int | None,
@@ -609,7 +611,7 @@ class Settings(TypedDict, total=False):
     thousands: Annotated[
         Mapping[str, str] | str | None,
         _table(
-            "Between groups of three digits, as --decimal. [nothing]",
+            "Thousands separator, given as for --decimal. [none]",
             metavar="[COL=]CHAR",
             read=_read_rules,
             repeats=True,

@@ -48,7 +48,7 @@ def predict(
         bool, _output("DATA is nodes that were not there at training. [nodes of the graph]", "--new")
     ] = False,
     in_the_clear: Annotated[
-        bool, _output("Of a billboard: read neighbours too, not covered. [covered]", "--in-the-clear")
+        bool, _output("Billboard runs: read neighbours too; not covered. [covered]", "--in-the-clear")
     ] = False,
     symmetrize: Annotated[bool | None, section("Data")("Add reverse edges. [as in training]")] = None,
     force: Annotated[bool, _output("Replace the file if it exists. [refuse]", "--force")] = False,
