@@ -41,8 +41,8 @@ def open_store(address: str) -> Iterator[tuple[Any, str]]:
         raise RunError(
             f"{address}: {error.msg.rstrip('.')} (for s3://: pip install 'hushgraph[s3]')"
         ) from None
-    except FileNotFoundError as error:
-        raise RunError(f"{address}: there is no {_shorten(error)}; check the address") from None
+    except FileNotFoundError:
+        raise RunError(f"{address}: nothing was found there; check the address") from None
     # Stores have errors of their own, without a common kind.
     except Exception as error:
         if isinstance(error, HushgraphError):

@@ -240,10 +240,10 @@ class Settings(TypedDict, total=False):
     ]
     sigma_over_clip: Annotated[
         float | None,
-        _budget("Noise, sigma / C; epsilon follows, or where it is given the steps.", trees=True),
+        _budget("Noise, sigma / C; epsilon follows, or the steps if epsilon is given.", trees=True),
     ]
     paper_noise_multiplier: Annotated[
-        float | None, _budget("The same as the paper writes it: lambda = sigma / (2 C n).", trees=True)
+        float | None, _budget("The same in the paper's notation: lambda = sigma / (2 C n).", trees=True)
     ]
     private: Annotated[
         bool,
@@ -255,7 +255,7 @@ class Settings(TypedDict, total=False):
             commands=_TRAIN,
         ),
     ]
-    delta: Annotated[float | None, _budget("Of (epsilon, delta). [1 / (10 N)]", commands=_ALL)]
+    delta: Annotated[float | None, _budget("The delta of (epsilon, delta). [1 / (10 N)]", commands=_ALL)]
     max_readers: Annotated[
         int | None,
         _reads(
@@ -355,7 +355,11 @@ class Settings(TypedDict, total=False):
     ]
     activation: Annotated[
         choices.Activation,
-        _model("Of hidden layers. [tanh, which is bounded]", TrainingConfig.activation, commands=_TRAIN),
+        _model(
+            "Activation of hidden layers. [tanh, which is bounded]",
+            TrainingConfig.activation,
+            commands=_TRAIN,
+        ),
     ]
     batch_size: Annotated[
         int | None, _training(f"Expected roots a step. [all, up to {LARGEST_BATCH:,}: noise weighs less]")
@@ -377,7 +381,9 @@ class Settings(TypedDict, total=False):
         float | None,
         _training("Learning rate, falling to 0. [lower the more noise]", flag="lr", commands=_TRAIN),
     ]
-    momentum: Annotated[float | None, _python("Of sgd; the first beta of adam. [0.7; 0.9 without privacy]")]
+    momentum: Annotated[
+        float | None, _python("Momentum of sgd; the first beta of adam. [0.7; 0.9 without privacy]")
+    ]
     list_size: Annotated[
         float | None, _python("Scale of the size of a row's list as an input of a billboard. [by task]")
     ]
@@ -428,10 +434,11 @@ class Settings(TypedDict, total=False):
         ),
     ]
     split: Annotated[
-        str | None, _data("Draw one, as 0.6/0.2/0.2. [the data's own, or that]", commands=_READING)
+        str | None,
+        _data("Draw a random split, such as 0.6/0.2/0.2. [the data's own, or that one]", commands=_READING),
     ]
     split_seed: Annotated[
-        int, _data("Of that draw. [0: a split is public]", TrainingConfig.split_seed, commands=_READING)
+        int, _data("Seed of that split. [0: a split is public]", TrainingConfig.split_seed, commands=_READING)
     ]
     edge_weight: Annotated[
         str | None,
@@ -442,7 +449,7 @@ class Settings(TypedDict, total=False):
         ),
     ]
     people: Annotated[
-        str | None, _data("Of a PyG HeteroData: the type of nodes that are people. [refused]", commands=())
+        str | None, _data("For a PyG HeteroData: the type of nodes that are people. [refused]", commands=())
     ]
     num_classes: Annotated[
         int | None,
@@ -466,7 +473,9 @@ class Settings(TypedDict, total=False):
     positive: Annotated[
         str | int | None,
         _data(
-            "Of two classes: the one that scores are about. [the second]", metavar="NAME", commands=_TABLES
+            "For two classes: the one whose probability is the score. [the second]",
+            metavar="NAME",
+            commands=_TABLES,
         ),
     ]
     rare: Annotated[
@@ -475,7 +484,7 @@ class Settings(TypedDict, total=False):
     bounds: Annotated[
         Sequence[float] | str | None,
         _data(
-            "Of a number to predict: the lowest and the highest, declared; private pays for them. [none]",
+            "For task number: lowest and highest value, declared; private spends budget on them. [none]",
             metavar="A,B",
             read=_read_bounds,
             commands=_TABLES,
@@ -484,7 +493,7 @@ class Settings(TypedDict, total=False):
     unit: Annotated[
         str | None,
         _data(
-            "Of a number to predict: of predictions and errors. [the name of its column]",
+            "For task number: the unit of predictions and errors. [the name of its column]",
             metavar="NAME",
             commands=_TRAINED,
         ),
@@ -537,7 +546,7 @@ class Settings(TypedDict, total=False):
     ]
     separator: Annotated[
         str | None,
-        _table("Between the labels of a cell that lists several. [; for task labels]", metavar="TEXT"),
+        _table("Separator between the labels of one cell. [; for task labels]", metavar="TEXT"),
     ]
     person: Annotated[
         str | None,
@@ -550,13 +559,13 @@ class Settings(TypedDict, total=False):
     source: Annotated[str | None, _table("Column of an edge: who is read. [source]")]
     target: Annotated[str | None, _table("Column of an edge: who reads. [target]")]
     delimiter: Annotated[
-        str | None, _table("Of CSV; or tab. [by the first line of each file]", metavar="CHAR")
+        str | None, _table("Delimiter of CSV files, or tab. [by the first line of each file]", metavar="CHAR")
     ]
     missing: Annotated[Sequence[str] | None, _list("Texts that count as an empty cell, not in ids. [none]")]
     fill: Annotated[
         Mapping[str, float] | float | None,
         _table(
-            "Of an empty number: 0 for all columns, or COL=0; repeat it. [refused]",
+            "Value of empty numeric cells: 0 for all columns, or COL=0; repeat it. [refused]",
             metavar="[COL=]X",
             read=_read_constants,
             repeats=True,
@@ -569,7 +578,8 @@ class Settings(TypedDict, total=False):
     numbers: Annotated[
         choices.Numbers | None,
         _table(
-            "Scale numeric columns: private pays for constants, declared takes --scale alone. [private]",
+            "Scale numeric columns: private spends budget on constants, declared uses --scale only. "
+            "[private]",
             commands=_ALL,
             column=None,
         ),
@@ -577,7 +587,7 @@ class Settings(TypedDict, total=False):
     scale: Annotated[
         Mapping[str, Any] | None,
         _table(
-            "A numeric column, its usual value and spread, which are free; repeat it. [none]",
+            "A numeric column with a declared centre and spread, at no cost; repeat it. [none]",
             metavar="COL=C,S[,log]",
             read=partial(
                 _read_pairs,
@@ -592,7 +602,7 @@ class Settings(TypedDict, total=False):
     decimal: Annotated[
         Mapping[str, str] | str | None,
         _table(
-            "Before decimals: a comma for all columns, or COL=, for one. [a point]",
+            "Decimal separator: a comma for all columns, or COL=, for one. [a point]",
             metavar="[COL=]CHAR",
             read=_read_rules,
             repeats=True,
@@ -601,7 +611,7 @@ class Settings(TypedDict, total=False):
     thousands: Annotated[
         Mapping[str, str] | str | None,
         _table(
-            "Between groups of three digits, as --decimal. [nothing]",
+            "Thousands separator, given as for --decimal. [none]",
             metavar="[COL=]CHAR",
             read=_read_rules,
             repeats=True,
@@ -641,7 +651,7 @@ class Settings(TypedDict, total=False):
         ),
     ]
     looked_up: Annotated[
-        Sequence[str] | None, _list("What was read off rows, so assumed public: classes, ... [none]")
+        Sequence[str] | None, _list("What was inferred from rows and is assumed public: classes, ... [none]")
     ]
     group: Annotated[
         Mapping[str, Sequence[str]] | None,
@@ -693,7 +703,7 @@ class Settings(TypedDict, total=False):
     train_accuracy: Annotated[
         bool,
         _run(
-            "Also for a private run: a private figure, not covered. [no]",
+            "Report training accuracy of a private run too; it is not covered. [no]",
             TrainingConfig.train_accuracy,
             commands=_TRAIN,
         ),

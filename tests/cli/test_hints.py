@@ -29,7 +29,7 @@ from hushgraph.settings import SYNONYMS
         ("train demo --epsilon 4 --model gnc", "(did you mean 'gcn'?)"),
         ("train demo --epsilon 4 --model GCN", "model='GCN': expected 'gcn', 'gin', 'gat' or 'mlp'\n"),
         ("compare demo --epsilon 4 --device gpu", "device='gpu': expected 'auto', 'cpu' or 'cuda'"),
-        ("plan --max-readers 3", "no --train-nodes: give DATA, or it; see hushgraph plan --help"),
+        ("plan --max-readers 3", "no --train-nodes: give it, or DATA; see hushgraph plan --help"),
         ("report", "Missing argument 'RUN'; see hushgraph report --help"),
         ("report run demo more", "unexpected extra argument(s) (more); see hushgraph report --help"),
         ("train demo --epsilon lots", "--epsilon='lots': expected a number; see hushgraph train --help\n"),

@@ -278,8 +278,8 @@ def test_the_mlp_without_data_needs_no_readers(run: Run) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ("--train-nodes 9 --epsilon 1", "no --num-classes (--max-readers for trees): give DATA, or it"),
-        ("--num-classes 3", "no --train-nodes and no --epsilon: give DATA, or all of them"),
+        ("--train-nodes 9 --epsilon 1", "no --num-classes (--max-readers for trees): give it, or DATA"),
+        ("--num-classes 3", "no --train-nodes and no --epsilon: give all of them, or DATA"),
         ("--train-nodes 9 --num-classes 3 --epsilon 0", "--epsilon=0.0: expected a finite number above 0"),
         ("--train-nodes 9 --num-classes 3 --epsilon 1 --delta 1", "--delta=1.0: expected a number above 0"),
         ("--train-nodes 0 --num-classes 3 --epsilon 1", "--train-nodes=0: expected 1 or more"),
@@ -292,7 +292,7 @@ def test_the_mlp_without_data_needs_no_readers(run: Run) -> None:
         ("--train-nodes 9 --max-readers 3 --steps 3 --epsilon 1 --classes 3", "--classes without DATA"),
         ("--train-nodes 9 --model mlp --steps 3 --epsilon 1 --label school", "--label without DATA"),
         ("--train-nodes 9 --model mlp --steps 3 --epsilon 1 --classes 1", "--num-classes=1: expected 2"),
-        ("--model mlp --epsilon 1", "no --train-nodes: give DATA, or it"),
+        ("--model mlp --epsilon 1", "no --train-nodes: give it, or DATA"),
         ("--method billboard --max-readers 3", "--max-readers=3 with --method='billboard'"),
         ("--train-nodes 9 --num-classes 3 --epsilon 1 --group-size 0", "--group-size=0: expected 1 to 300"),
         ("--train-nodes 9 --num-classes 3 --epsilon 1 --group-size -3", "--group-size=-3: expected 1 to 300"),

@@ -151,7 +151,7 @@ LABELS = [
     ),
     Mistake(
         f"train {TABLES} --label 'genre_*' {END}",
-        "no column of the table is called so",
+        "no column of the table matches",
         f"train {TABLES} --label 'g_*' {END}",
     ),
     Mistake(

@@ -291,7 +291,7 @@ def test_the_values_of_a_scipy_matrix_are_weights_where_they_are_declared() -> N
         ({"places": "gone.txt"}, "expected a file with one name of a place a line"),
         ({"places": []}, "places holds no name"),
         ({"since": "2024-01-01"}, "no column of dates; give --edge-date COLUMN"),
-        ({"edge_date": "day"}, "nothing is done with it; give --since, --until or --half-life"),
+        ({"edge_date": "day"}, "a date alone has no effect; give --since, --until or --half-life"),
         ({"edge_date": "day", "half_life": 30}, "give --until YYYY-MM-DD"),
         ({"edge_date": "day", "until": "2024-02-30"}, "expected a day, as 2024-01-31"),
         ({"edge_date": "day", "until": "2024-01-01", "since": "2024-02-01"}, "give them in order"),

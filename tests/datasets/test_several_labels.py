@@ -187,7 +187,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ({"label": ["genres"]}, r"'rock;jazz' is not 0 or 1; correct it"),
         (
             {"label": "genre_*"},
-            r"label='genre_\*': no column of the table is called so; did you mean",
+            r"label='genre_\*': no column of the table matches; did you mean",
         ),
         ({"label": ["genres", "genres"]}, "label holds 'genres' more than once"),
     ]:

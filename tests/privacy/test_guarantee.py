@@ -11,7 +11,7 @@ import pytest
 
 from hushgraph._text import rounded_up
 from hushgraph.accounting.accountants import gaussian_epsilon
-from hushgraph.privacy.guarantee import Guarantee, Reason
+from hushgraph.privacy.guarantee import LOOKED_UP, Assumption, Guarantee, Reason, name_assumed
 from hushgraph.privacy.plans import PrivacyPlan, RowPlan
 from plan_words import sentence, statement
 from plans import make_plan
@@ -204,3 +204,20 @@ def test_an_edge_has_a_figure_only_where_a_proof_covers_it(
         # Full batches: one Gaussian, in which every changed tree moves the sum from +C to -C.
         shift = math.sqrt(plan.steps) * 2 * trees / plan.sigma_over_clip
         assert edge == pytest.approx(gaussian_epsilon(shift, plan.delta), rel=1e-6)
+
+
+def test_three_assumptions_are_one_list() -> None:
+    of = [LOOKED_UP[kind] for kind in ("classes", "records", "rare")]
+    assert name_assumed([]) == ""
+    assert name_assumed(of[:1]) == ", assuming that the list of classes is public"
+    assert name_assumed(of[:2]) == (
+        ", assuming that the list of classes is public and that the choice of weights, relations and places "
+        "is public"
+    )
+    assert name_assumed(of) == (
+        ", assuming that the list of classes, the choice of weights, relations and places, and the choice of "
+        "the rare class are public"
+    )
+    # Of a run of another version, whose clauses are read from its folder.
+    other = Assumption(code="other", clause="nobody looked", sentence="Nobody looked.")
+    assert name_assumed([*of[:2], other]).endswith(" is public and that nobody looked")

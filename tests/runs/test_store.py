@@ -93,7 +93,7 @@ def test_the_pointer_is_written_last(memory: Any, trained: hg.Run, monkeypatch: 
         monkeypatch.setattr(type(memory), "put_file", fail)
         with pytest.raises(RunError, match=r"memory://models/people: .*the network is gone"):
             store.put_release(release, ADDRESS)
-        with pytest.raises(RunError, match="there is no"):
+        with pytest.raises(RunError, match="nothing was found there"):
             store.fetch_release(ADDRESS)
     monkeypatch.setattr(type(memory), "put_file", put)
     store.put_release(release, ADDRESS)

@@ -51,7 +51,7 @@ def test_a_release_is_published_and_served(bucket: str, tmp_path: Path, run: Any
 
 
 def test_what_is_not_there_is_one_line(bucket: str) -> None:
-    with pytest.raises(RunError, match=r"^s3://people/nothing: there is no "):
+    with pytest.raises(RunError, match=r"^s3://people/nothing: nothing was found there; "):
         hg.Run.load(f"s3://{bucket}/nothing")
     with pytest.raises(RunError, match=r"^s3://another/models: "):
         hg.Run.load("s3://another/models")

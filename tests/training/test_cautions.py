@@ -16,6 +16,9 @@ from scipy import sparse
 import hushgraph as hg
 from hushgraph.comparison import BILLBOARD
 from hushgraph.graph.graph import Graph
+from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.labels import Labels
+from hushgraph.tasks.two_classes import TwoClasses
 from hushgraph.training.cautions import (
     list_comparison_notices,
     list_figure_notices,
@@ -26,6 +29,7 @@ from plans import make_plan
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 Run = Callable[..., tuple[int, str, str]]
+THREE = Classes(num_classes=3)
 USUAL: dict[str, Any] = {
     "num_train_nodes": 100,
     "num_layers": 1,
@@ -70,7 +74,13 @@ def test_weights_are_named() -> None:
     data.train_idx, data.edge_weight = np.array([0]), np.ones(2)
     graph = hg.datasets.load_graph(data)
     assert list_warnings(graph, make_plan(**USUAL)) == [
-        "not read with the edges: 'edge_weight'; every edge counts the same"
+        "columns or attributes of edges that are not read: 'edge_weight'; every edge counts the same"
+    ]
+    # Edges whose weights are read do not count the same.
+    data.edge_attr = np.ones((2, 3))
+    graph = hg.datasets.load_graph(data, edge_weight="edge_weight")
+    assert list_warnings(graph, make_plan(**USUAL)) == [
+        "columns or attributes of edges that are not read: 'edge_attr'"
     ]
 
 
@@ -210,27 +220,36 @@ def make_table(
 
 def test_a_model_that_is_no_better_than_one_class_is_noticed() -> None:
     table = make_table({("accuracy", None): (0.5, 0.005), ("majority_baseline", None): (0.5, 0.005)})
-    assert list_figure_notices(table) == [
-        "the model is at most 2% better than always predicting the most frequent class: test accuracy 50.0% "
-        "against 50.0%; a larger epsilon, more training nodes or fewer classes may help"
+    assert list_figure_notices(table, task=THREE) == [
+        "the model is hardly better, or worse, than always predicting the most frequent class: test accuracy "
+        "50.0% against 50.0%; a larger epsilon, more training nodes or fewer classes may help"
     ]
+    assert list_figure_notices(table, task=Classes(num_classes=2))[0].endswith(
+        "; a larger epsilon or more training nodes may help"
+    )
+
+
+def test_accuracy_says_nothing_where_a_task_is_judged_by_ranking() -> None:
+    table = make_table({("accuracy", None): (0.4, 0.005), ("majority_baseline", None): (0.5, 0.005)})
+    for task in (TwoClasses(), TwoClasses(rare=True), Labels(num_labels=3)):
+        assert list_figure_notices(table, task=task) == []
 
 
 def test_noise_that_could_explain_it_keeps_notices_back() -> None:
     for accuracy, half, told in ((0.5, 0.005, 1), (0.515, 0.005, 0), (0.4, 0.05, 1), (0.5, 0.02, 0)):
         table = make_table({("accuracy", None): (accuracy, half), ("majority_baseline", None): (0.5, half)})
-        assert len(list_figure_notices(table)) == told
+        assert len(list_figure_notices(table, task=THREE)) == told
 
 
 def test_notices_are_about_the_test_split_as_a_whole() -> None:
     bad = make_table({("accuracy", None): (0.5, 0.0), ("majority_baseline", None): (0.5, 0.0)})
     good = make_table({("accuracy", None): (0.9, 0.0), ("majority_baseline", None): (0.5, 0.0)})
     in_validation = [row | {"split": "val"} for row in bad]
-    assert list_figure_notices([*in_validation, *good]) == []
-    assert list_figure_notices([*good, *[row | {"group": "women"} for row in bad]]) == []
+    assert list_figure_notices([*in_validation, *good], task=THREE) == []
+    assert list_figure_notices([*good, *[row | {"group": "women"} for row in bad]], task=THREE) == []
     hidden = [row | {"value": None, "noise": None, "why": "noise"} for row in good]
-    assert "validation accuracy" in list_figure_notices([*in_validation, *hidden])[0]
-    assert list_figure_notices(hidden) == list_figure_notices([]) == []
+    assert "validation accuracy" in list_figure_notices([*in_validation, *hidden], task=THREE)[0]
+    assert list_figure_notices(hidden, task=THREE) == list_figure_notices([], task=THREE) == []
 
 
 NOT = "the graph does not help: DP-MLP, the private MLP, reads no edges, protects them fully and is "

@@ -208,7 +208,7 @@ def _check_counts(runs: list[Watched]) -> str:
 
 
 def _check_cells(runs: list[Watched]) -> str:
-    """A cell that is never moved has no noise."""
+    """Check that noise moves every cell of the tables at least once."""
     for run in runs:
         moved = [run.table_noise(tables) for tables in (*run.seen.tables, *run.more_tables)]
         for name in moved[0]:
@@ -241,7 +241,7 @@ def _list_tensors(runs: list[Watched]) -> Releases:
 
 
 def _check_table_size(runs: list[Watched]) -> str:
-    """The mean square of rounded noise is that of its exact distribution, in runs and in further draws."""
+    """Check the mean square of rounded noise against its exact distribution, in runs and further draws."""
     far = math.ceil(40 * runs[0].plan.table_noise) + 1
     counts = np.arange(-far, far + 1)
     std = runs[0].plan.table_noise
@@ -263,7 +263,7 @@ def _check_table_size(runs: list[Watched]) -> str:
 
 
 def _check_everywhere(list_releases: Callable[[list[Watched]], Releases], runs: list[Watched]) -> str:
-    """Noise that is nearly 0 at one number in every release is none; so is noise that often is."""
+    """Check that no number has noise near 0 in every release, and that few draws are near 0."""
     for name, releases in list_releases(runs).items():
         stack = np.abs(np.stack([release.ravel() for release in releases]))
         # A normal number is below t in size with probability at most 0.8 t.
@@ -278,7 +278,7 @@ def _check_everywhere(list_releases: Callable[[list[Watched]], Releases], runs: 
 
 
 def _check_size(list_releases: Callable[[list[Watched]], Releases], runs: list[Watched]) -> str:
-    """The mean square of the noise is 1, in units of the planned noise."""
+    """Check that the mean square of the noise is 1, in units of the planned noise."""
     for name, releases in list_releases(runs).items():
         values = np.concatenate([release.ravel() for release in releases])
         low, high = stats.chi2.isf([1 - ERROR, ERROR], len(values)) / len(values)
@@ -289,7 +289,7 @@ def _check_size(list_releases: Callable[[list[Watched]], Releases], runs: list[W
 
 
 def _check_fresh(runs: list[Watched]) -> str:
-    """No two releases, places or rows of a tensor have noise in common."""
+    """Check that no two releases, places or rows of a tensor have noise in common."""
     releases: list[tuple[str, Floats]] = []
     for number, run in enumerate(runs):
         for (place, _), noise in zip(run.seen.boards, run.board_noise(), strict=True):
@@ -320,7 +320,7 @@ def _line_up(drawn: list[dict[str, Floats]]) -> list[tuple[str, Floats]]:
 
 
 def _find_alike(vectors: list[tuple[str, Floats]]) -> str:
-    """The first two vectors that begin alike."""
+    """Name the first two vectors that have noise in common; empty if there are none."""
     for (first, a), (second, b) in itertools.combinations(vectors, 2):
         size = min(len(a), len(b))
         if size < _FEWEST:
@@ -350,7 +350,7 @@ _OF_STEPS: Checks = [
 
 
 def _find_equal_rows(noise: Floats) -> tuple[int, int] | None:
-    """Two rows that are the same."""
+    """Find two rows that are equal; None if all differ."""
     distances = pdist(noise)
     nearest = int(np.argmin(distances))
     if noise.shape[1] < 4 or distances[nearest] > _EQUAL:

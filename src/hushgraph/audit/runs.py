@@ -47,12 +47,12 @@ _NEVER = 1 << 60
 
 
 def plant_nothing(real: Parts) -> Parts:
-    """The code as it is."""
+    """Plant no fault: return the real parts."""
     return real
 
 
 def choose_config(plan: PrivacyPlan, *, hidden: int, model: str = "mlp", **settings: Any) -> TrainingConfig:
-    """The configuration of a run whose optimiser is the attacker's; weights are what that one sets."""
+    """Build the configuration of a run whose weights are set by the attacker's optimiser."""
     usual = {"schedule": "constant", "average": 0.0, "resample_every": _NEVER, "evaluate_every": _NEVER}
     name: Any = "mlp" if plan.num_layers == 0 else model
     return TrainingConfig(model=name, optimizer="own", hidden=hidden, **{**usual, **settings})
@@ -60,7 +60,7 @@ def choose_config(plan: PrivacyPlan, *, hidden: int, model: str = "mlp", **setti
 
 @dataclass(eq=False)
 class Seen:
-    """What a run let out, and what it did so with.
+    """What a run released, and the values it was computed from.
 
     Attributes:
         folder: of the run.
@@ -98,7 +98,7 @@ class Seen:
 
 @dataclass(eq=False)
 class _Notes:
-    """Notes down what a session lets out.
+    """Record what a session releases.
 
     Attributes:
         seen: filled while the session runs.
@@ -111,7 +111,7 @@ class _Notes:
     is_over: bool = False
 
     def parts(self) -> Parts:
-        """The real parts, noted."""
+        """Return the real parts, each of which is recorded."""
         real = Parts()
         if not self.in_detail:
             return replace(real, save_board=self._note_board(real))
@@ -304,7 +304,7 @@ class Rerun:
 
 
 def use(parameters: dict[str, Tensor], weights: Weights) -> None:
-    """Give parameters these weights."""
+    """Copy weights into parameters."""
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
@@ -315,13 +315,13 @@ def _copy(parameters: dict[str, Any]) -> Weights:
 
 
 def flatten(sums: Weights) -> np.ndarray:
-    """float64, all numbers one behind the other."""
+    """Concatenate all values into one float64 vector."""
     return np.concatenate([value.double().numpy().ravel() for value in sums.values()])
 
 
 @contextlib.contextmanager
 def quiet_process() -> Iterator[None]:
-    """One thread: on tensors this small, threads only wait for each other."""
+    """Use one thread: on tensors this small, threads only wait for each other."""
     before = torch.get_num_threads(), numba.get_num_threads()
     torch.set_num_threads(1)
     numba.set_num_threads(1)

@@ -47,14 +47,14 @@ def is_run(path: Any) -> bool:
 
 
 def settings_of_run(path: Any) -> Settings:
-    """Those of a run, finished or not."""
+    """Return the settings of a run, finished or not."""
     folder = RunFolder.open(path)
     settings = _settings(folder.plan, folder.config, folder.assumptions, folder.asked)
     return replace(settings, relations=folder.relations)
 
 
 def settings_for(data: Any, **arguments: Any) -> Settings:
-    """Those that `train` would use on this data; nothing is trained and nothing is kept.
+    """Return the settings that `train` would use on this data; nothing is trained or written.
 
     Args:
         data: as `train` takes it. Its rows are read to be checked; the audit sees how many training nodes and

@@ -121,7 +121,7 @@ Pair = tuple[Floats, Floats]
 
 
 def split_trials(with_row: npt.ArrayLike, without_row: npt.ArrayLike) -> tuple[Pair, Pair]:
-    """Check the trials of both worlds and split them: those that choose an event, those that are counted."""
+    """Check the trials of both worlds; split them into trials for choosing an event and for counting it."""
     there, empty = (np.asarray(values, dtype=np.float64) for values in (with_row, without_row))
     if there.shape != empty.shape or there.ndim != 1 or len(there) < 4:
         raise InputError(
@@ -142,7 +142,7 @@ def candidate_thresholds(there: Floats, empty: Floats) -> Floats:
 
 
 def count_at_least(values: Floats, thresholds: Floats) -> npt.NDArray[np.int64]:
-    """For every threshold, how many values are at least as large."""
+    """Count, for every threshold, the values that are at least as large."""
     return len(values) - np.searchsorted(np.sort(values), thresholds, side="left")
 
 
@@ -152,13 +152,13 @@ def most_shown(trials: int, *, delta: float, confidence: float = 0.95) -> float:
 
 
 def check_confidence(confidence: float) -> None:
-    """Refuse a confidence that is no probability."""
+    """Refuse a confidence that is not between 0 and 1."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence={confidence}: expected a number above 0 and below 1, such as 0.95")
 
 
 def check_can_audit(plan: PrivacyPlan, trials: int | None, confidence: float) -> None:
-    """Refuse a confidence that is no probability, too few trials, and a plan without noise or steps."""
+    """Refuse an invalid confidence, too few trials, and a plan without noise or steps."""
     check_confidence(confidence)
     if trials is not None and trials < 10:
         raise InputError(f"trials={trials}: expected at least 10")
@@ -177,7 +177,7 @@ def _epsilon(hits: Any, alarms: Any, trials: int, delta: float, error: float) ->
 
 
 def _choose(speaking: Floats, other: Floats, delta: float) -> tuple[float, float]:
-    """The bound that the best threshold surely shows on these trials, and that threshold."""
+    """Return the largest bound that a threshold shows with confidence on these trials, and the threshold."""
     thresholds = candidate_thresholds(speaking, other)
     hits, alarms = (count_at_least(values, thresholds) for values in (speaking, other))
     surely = _epsilon(hits, alarms, len(speaking), delta, _CHOOSING_ERROR)

@@ -57,7 +57,7 @@ def list_entries(audit: Audit) -> list[tuple[str, str]]:
 
 
 def _percent(audit: Audit) -> str:
-    """The confidence of all bounds together, which is what was asked for."""
+    """Format the joint confidence of all bounds, which is what the caller asked for."""
     errors = (1 - audit.by_event.confidence) * (1 + len(audit.attacks))
     return f"{100 * (1 - errors):.4g}%"
 

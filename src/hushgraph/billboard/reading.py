@@ -223,7 +223,7 @@ def _read_by_place(each: Placed, before: Records, take: Take) -> None:
 
 
 def _cut_rows(count: int, most: int) -> Iterator[tuple[int, int]]:
-    """Consecutive rows, at most so many, or one: the first of them and the one behind the last."""
+    """Blocks of consecutive rows of limited size, at least one row each, as (begin, end)."""
     for begin in range(0, count, max(1, most)):
         yield begin, min(begin + max(1, most), count)
 

@@ -52,7 +52,7 @@ def audit(
         ),
     ] = None,
     epsilon: Annotated[float | None, _plan("The epsilon that is claimed; a run has its own.")] = None,
-    delta: Annotated[float | None, _plan("Of (epsilon, delta). [as train for DATA; 1e-5]")] = None,
+    delta: Annotated[float | None, _plan("The delta of (epsilon, delta). [as train for DATA; 1e-5]")] = None,
     method: Annotated[
         str | None,
         _plan(
@@ -62,9 +62,9 @@ def audit(
     ] = None,
     model: Annotated[
         str | None,
-        _plan("Of trees, with a few hidden units. [gcn]", metavar=list_choices(choices.Model)),
+        _plan("Model for trees, with a few hidden units. [gcn]", metavar=list_choices(choices.Model)),
     ] = None,
-    layers: Annotated[int | None, _plan("Of trees: r, rounds of messages. [1]")] = None,
+    layers: Annotated[int | None, _plan("For trees: r, rounds of messages. [1]")] = None,
     max_readers: Annotated[int | None, _plan("K. [as train for DATA; 2]")] = None,
     max_reads: Annotated[int | None, _plan("D. [as train; K if readers own]")] = None,
     edge_owner: Annotated[
@@ -74,12 +74,12 @@ def audit(
     batch_size: Annotated[int | None, _plan("Expected roots a step. [as train for DATA; all]")] = None,
     canary: Annotated[
         str | None,
-        _attack("Of trees. [strongest: all trees that may change do]", metavar="strongest|read|hub"),
+        _attack("Canary for trees. [strongest: all trees that may change do]", metavar="strongest|read|hub"),
     ] = None,
     trials: Annotated[
-        int | None, _attack("With the row, and without. [100 to 200,000: some twenty seconds]")
+        int | None, _attack("Number with the row, and as many without. [100 to 200,000: some twenty seconds]")
     ] = None,
-    confidence: Annotated[float, _attack("Of all bounds together. [0.95]")] = 0.95,
+    confidence: Annotated[float, _attack("Joint confidence of all bounds. [0.95]")] = 0.95,
     fault: Annotated[
         str | None,
         _attack(
@@ -88,7 +88,7 @@ def audit(
     ] = None,
     edges: options.Edges = None,
     data_root: options.DataRoot = None,
-    seed: Annotated[int | None, _output("Of the trials. [from the operating system]")] = None,
+    seed: Annotated[int | None, _output("Seed of the trials. [from the operating system]")] = None,
     out: Annotated[Path | None, _output("Also write the JSON record here. [not kept]")] = None,
     as_json: options.Json = False,
     **flags: Any,

@@ -27,8 +27,10 @@ _total = section("A new budget")
 
 def budget(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The budget of a data set.")],
-    epsilon: Annotated[float | None, _total("The total of all runs together. [only record]")] = None,
-    delta: Annotated[float | None, _total("Of the total: at most 1 / (10 N).")] = None,
+    epsilon: Annotated[
+        float | None, _total("The limit for all runs together. [no limit, only a record]")
+    ] = None,
+    delta: Annotated[float | None, _total("The delta of the total: at most 1 / (10 N).")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Show what was spent on a data set, by what, and what is left.

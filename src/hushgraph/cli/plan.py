@@ -297,7 +297,7 @@ def _check_public(context: typer.Context, needed: Sequence[str], *, allowed: Seq
         trees = " (--max-readers for trees)" if "--num-classes" in missing else ""
         them = "it" if len(missing) == 1 else "all of them"
         raise InputError(
-            f"no {' and no '.join(missing)}{trees}: give DATA, or {them}; see hushgraph plan --help"
+            f"no {' and no '.join(missing)}{trees}: give {them}, or DATA; see hushgraph plan --help"
         )
     reading = [name for name in flags if name == "edges" or (name in TABLE and TABLE[name].describes_data)]
     foreign = options.list_given(context, [name for name in reading if name not in allowed])

@@ -21,16 +21,22 @@ _output = section("Run and output")
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Folder of a finished run, RUN/release or an address.")
+    ],
     data: Annotated[
-        str, options.data_argument("Of a billboard: its own graph, or --new nodes. Else any graph.")
+        str,
+        options.data_argument(
+            "Billboard runs: the training graph, or new nodes with --new. Other runs: any graph."
+        ),
     ],
     out: Annotated[
         str,
         _output("The file to write: .csv, .parquet or .npz; of Spark, a folder of Parquet.", metavar="PATH"),
     ],
     probabilities: Annotated[
-        bool, _output("Write them too, one column a class or label. [predictions]", "--probabilities")
+        bool,
+        _output("Write probabilities too, one column per class or label. [predictions]", "--probabilities"),
     ] = False,
     threshold: Annotated[
         float | None, _output("Flag scores above it: a probability, or the number. [no flags]", metavar="T")
@@ -42,7 +48,7 @@ def predict(
         bool, _output("DATA is nodes that were not there at training. [nodes of the graph]", "--new")
     ] = False,
     in_the_clear: Annotated[
-        bool, _output("Of a billboard: read neighbours too, not covered. [covered]", "--in-the-clear")
+        bool, _output("Billboard runs: read neighbours too; not covered. [covered]", "--in-the-clear")
     ] = False,
     symmetrize: Annotated[bool | None, section("Data")("Add reverse edges. [as in training]")] = None,
     force: Annotated[bool, _output("Replace the file if it exists. [refuse]", "--force")] = False,

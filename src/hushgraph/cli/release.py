@@ -19,11 +19,13 @@ def release(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     to: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Also put it into an object store, such as s3://models/people."),
+        typer.Option(
+            metavar="ADDRESS", help="Also copy the release to an object store, such as s3://models/people."
+        ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Make the part of a run that may be published.
+    """Write the part of a run that may be published.
 
     RUN/release holds what the guarantee covers and nothing else. Training makes it at its end. This is for
     runs of earlier versions, or after an interruption.

@@ -30,7 +30,7 @@ def report(
     ] = None,
     out: Annotated[
         Path | None,
-        _output("The page; its JSON twin is beside it. [RUN/report.html; a card RUN/README.md]"),
+        _output("The report; the same facts as JSON go beside it. [RUN/report.html; a card: RUN/README.md]"),
     ] = None,
     about: Annotated[
         Path | None,
@@ -48,13 +48,13 @@ def report(
         bool, _output("Write a model card for a hub instead, with the guarantee in it.", "--card")
     ] = False,
     accuracy: Annotated[
-        bool, _output("Exact accuracies in the card too, which nothing covers. [no]", "--accuracy")
+        bool, _output("Add exact accuracies to the card; they are not covered. [no]", "--accuracy")
     ] = False,
     edges: options.Edges = None,
     data_root: options.DataRoot = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write the page of a run for a privacy reviewer.
+    """Write a report on a run for a privacy reviewer.
 
     The guarantee in words and figures, what it covers and what it does not; one file that needs no network.
     """

@@ -291,7 +291,7 @@ def _list_notices(run: Run) -> list[str]:
     """What covered figures say about a model that has learnt little; empty where figures are not covered."""
     from hushgraph.training.cautions import list_figure_notices
 
-    return list_figure_notices(run.figures)
+    return list_figure_notices(run.figures, task=run.folder.task)
 
 
 def show_result(run: Run) -> None:

@@ -178,7 +178,7 @@ class Comparison:
 
     @property
     def _predictions(self) -> str:
-        """Whose predictions the epsilon of a model covers too."""
+        """Name the models whose epsilon also covers their predictions."""
         covered = [entry.name for entry in self._private if entry.predictions != PREDICTIONS[False]]
         others = [entry.name for entry in self._private if entry.predictions == PREDICTIONS[False]]
         words = f"Predictions of {_join(covered)} are covered towards everybody else. " if covered else ""

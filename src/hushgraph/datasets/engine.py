@@ -37,7 +37,7 @@ _BYTES_PER_EDGE, _BYTES_PER_NODE, _BYTES_PER_CELL = 16, 200, 8
 _BYTES_PER_LINE, _GROWTH = 10, 6
 _LOCK = "lock"
 OnEngine = Callable[[str], None]
-"""Told in one line what reads the tables, and why, before anything is read."""
+"""Called with one line, before anything is read: what reads the tables, and why."""
 
 
 @contextlib.contextmanager
@@ -213,7 +213,7 @@ def _open_work(beside: Path | None) -> Iterator[Path]:
 
 
 def _remove_abandoned(work: Path) -> None:
-    """Remove what processes left here that are no more."""
+    """Remove what processes that have ended left here."""
     for folder in work.iterdir():
         with contextlib.suppress(OSError):
             unlock_file(lock_file(folder / _LOCK, flags=os.O_RDWR))

@@ -27,7 +27,7 @@ from hushgraph.tasks.task import Task, no_label
 
 
 def name_labels(task: Task) -> LabelKind:
-    """What `load_graph` is told to read the labels of a task again."""
+    """Return the argument `task` with which `load_graph` reads the labels of a task again."""
     if isinstance(task, Labels):
         return "labels"
     return task if isinstance(task, Number) else None
@@ -268,7 +268,7 @@ def load_pt(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Grap
 
 
 def _complete(settings: FileSettings) -> dict[str, Any]:
-    """The settings with what is usual for those that are not given."""
+    """Return the settings, with defaults for those that are not given."""
     usual: dict[str, Any] = dict.fromkeys(FileSettings.__annotations__)
     return usual | {"symmetrize": False, "split_seed": 0, "labels": True} | settings
 
@@ -379,7 +379,7 @@ def _build_from_networkx(
 
 
 def _with_weight(columns: Columns | Mapping[str, Any] | None, edge_weight: str | None) -> Any:
-    """Columns with the column of weights put in."""
+    """Return the columns with the column of weights added."""
     if edge_weight is None:
         return columns
     if isinstance(columns, Columns):

@@ -206,7 +206,7 @@ def _shorten(text: str) -> str:
 
 @contextlib.contextmanager
 def change_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of a session for a while: it may be the caller's."""
+    """Change settings of a session within the context, then restore them: it may be the caller's."""
     old = {name: session.conf.get(name, None) for name in settings}
     try:
         for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""What cannot be trained privately, said before training, all of it at once."""
+"""Find everything in a model that cannot be trained privately, before training starts."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def _weigh(gradients, factors, weighted, parts):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, parallel=True)
 def _accumulate(products, total):  # type: ignore[no-untyped-def]
-    """Adds every row of `products` to `total`, which is float64."""
+    """Add every row of `products` to `total`, which is float64."""
     for part in numba.prange(-(-len(total) // _COLUMNS)):
         begin, end = part * _COLUMNS, min((part + 1) * _COLUMNS, len(total))
         for chunk in range(len(products)):

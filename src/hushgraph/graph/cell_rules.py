@@ -57,7 +57,7 @@ def check_texts(name: str, values: Any) -> tuple[str, ...]:
     texts = tuple(str(each) for each in given)
     if len(set(texts)) < len(texts):
         repeated = next(each for position, each in enumerate(texts) if each in texts[:position])
-        raise InputError(f"{name} holds {repeated!r} more than once")
+        raise InputError(f"{name} holds {repeated!r} more than once; give each value once")
     if not texts and name not in _MAY_BE_EMPTY:
         raise InputError(f"{name} is empty; expected at least one value")
     return texts

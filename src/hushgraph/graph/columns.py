@@ -297,7 +297,7 @@ class Columns:
             matches = [name for name in names if fnmatchcase(name, column)] if is_pattern else [column]
             if not matches:
                 near = suggest(column, names) or f"; it has {', '.join(map(repr, names[:6]))}"
-                raise InputError(f"label={column!r}: no column of the table is called so{near}")
+                raise InputError(f"label={column!r}: no column of the table matches{near}")
             expanded += [name for name in matches if name not in expanded]
         return tuple(expanded)
 
@@ -442,7 +442,8 @@ class Columns:
             )
         if self.edge_date is not None and not dated:
             raise InputError(
-                f"edge_date={self.edge_date!r}: nothing is done with it; give --since, --until or --half-life"
+                f"edge_date={self.edge_date!r}: a date alone has no effect; give --since, --until or "
+                "--half-life"
             )
         if self.half_life is not None:
             days = as_float(self.half_life)
@@ -457,7 +458,7 @@ class Columns:
         if self.since is not None and self.until is not None and self.since > self.until:
             raise InputError(f"since={self.since} is after until={self.until}; give them in order")
         if PLACES in self.relation_names and self.places is not None:
-            raise InputError(f"relation holds {PLACES!r}, which is what records of places are called")
+            raise InputError(f"relation holds {PLACES!r}, a reserved name; rename that value")
         if self.places is not None:
             put(self, "places", read_places(self.places))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 GuaranteeKind = Literal["holds", "claimed by the paper", "none"]
+_IS_PUBLIC = " is public"
 # Above the first, epsilon promises little to a single person, above the second next to nothing.
 LARGE_EPSILON, HUGE_EPSILON = 10.0, 100.0
 
@@ -108,8 +109,11 @@ def write_assumptions(assumptions: Sequence[Assumption]) -> list[dict[str, str]]
 
 def name_assumed(assumptions: Sequence[Assumption]) -> str:
     """Return ", assuming that ..." to follow a promise; empty where nothing is assumed."""
-    clauses = " and that ".join(each.clause for each in assumptions)
-    return f", assuming that {clauses}" if clauses else ""
+    clauses = [each.clause for each in assumptions]
+    if len(clauses) > 2 and all(clause.endswith(_IS_PUBLIC) for clause in clauses):
+        *first, last = (clause.removesuffix(_IS_PUBLIC) for clause in clauses)
+        return f", assuming that {', '.join(first)}, and {last} are public"
+    return f", assuming that {' and that '.join(clauses)}" if clauses else ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,7 +54,7 @@ def _list_columns(folder: RunFolder, columns: Columns) -> list[dict[str, Any]]:
 
 
 def _list_records(columns: Columns) -> list[tuple[str, str, list[str]]]:
-    """Roles of what else is read of a record."""
+    """List the roles of what else is read from a record."""
     roles = []
     weight = columns.weight
     if weight is not None and weight.column is not None:

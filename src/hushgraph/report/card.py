@@ -127,7 +127,7 @@ def escape_markdown(text: str) -> str:
 
 
 def _list_figures(facts: Mapping[str, Any]) -> dict[str, str]:
-    """The keys of what the task is judged by, as far as the result has them, and their names."""
+    """Map the result's keys for the figure by which the task is judged to their names."""
     figure = facts["judged_by"]
     named = {f"{split}_{figure}": f"{words} {name_figure(figure)}" for split, words in SPLITS.items()}
     return {key: name for key, name in named.items() if key in facts["result"]}

@@ -26,7 +26,7 @@ class NewNodes:
 
 
 def take_out_test_nodes(graph: Graph) -> tuple[Graph, NewNodes]:
-    """Return an undirected graph without its test nodes, and these with the lists they come back with.
+    """Return an undirected graph without its test nodes, and those nodes with their lists, as new nodes.
 
     Other test nodes have no place on the board of the smaller graph, so a list does not reach them.
     """

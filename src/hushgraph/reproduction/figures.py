@@ -24,7 +24,7 @@ PUBLISHED = "published by the paper"
 
 
 class _Look(NamedTuple):
-    """How a mode is called and drawn: colour shows the model, lines and fillings show the privacy."""
+    """Name and style of a mode: colour shows the model, line and fill show the privacy."""
 
     words: str
     line: str

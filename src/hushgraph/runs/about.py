@@ -70,13 +70,13 @@ def read_about(path: Path) -> dict[str, Any]:
 
 
 def damage_error(path: Path, name: str, error: Exception) -> RunError:
-    """What reading a file of a run ends with, where something else wrote it."""
+    """Return the error for a damaged file of a run."""
     reason = " ".join(repr(error).split())[:300]
     return RunError(f"run={path}: {name} is damaged ({reason}); restore it")
 
 
 def write_fields(folder: RunFolder) -> dict[str, Any]:
-    """What the files of a run and of its release both say of it, but for the settings."""
+    """Return the fields common to the files of a run and of its release, without the settings."""
     about: dict[str, Any] = {
         "plan": json.loads(folder.plan.to_json()),
         "num_features": folder.num_features,
@@ -88,7 +88,7 @@ def write_fields(folder: RunFolder) -> dict[str, Any]:
 
 
 def read_fields(about: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a `RunFolder` that a run and its release both have; one of MALFORMED where they lack."""
+    """Read the `RunFolder` fields common to a run and its release; raise one of MALFORMED if one lacks."""
     columns = Columns.of(about["columns"]) if about["columns"] else None
     return {
         "plan": PrivacyPlan.from_json(json.dumps(about["plan"])),
@@ -102,14 +102,14 @@ def read_fields(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_task(about: Mapping[str, Any]) -> Task:
-    """What was asked of a node; an older run recorded only how many classes there were."""
+    """Read the task; older runs recorded only the number of classes."""
     if "task" in about:
         return read_task(about["task"])
     return Classes(num_classes=int(about["num_classes"]))
 
 
 def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tuple[Assumption, ...]:
-    """Those of a run; an older run recorded none, and only named classes are known to be declared."""
+    """Read the assumptions; older runs recorded none, and only named classes count as declared."""
     if "assumptions" in about:
         return tuple(Assumption(**each) for each in about["assumptions"])
     is_declared = columns is not None and columns.classes is not None
@@ -117,5 +117,5 @@ def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tupl
 
 
 def find_checksum(about: Mapping[str, Any]) -> str:
-    """Recognises an edited run.json: the ledger guards the plan alone."""
+    """Return the checksum that reveals an edited run.json; the ledger protects only the plan."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Whether the files of a run tell the same story: ledger, boards, checkpoint, metrics and result."""
+"""Check that the files of a run agree: ledger, boards, checkpoint, metrics and result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOARD_FILES = ("board-1.safetensors", "board-2.safetensors")
 
 
 def check_consistent(folder: RunFolder) -> None:
-    """Refuse a finished run whose ledger, plan and result do not tell the same story.
+    """Refuse a finished run whose ledger, plan and result contradict each other.
 
     A release has no ledger: its result is compared with its plan.
     """
@@ -34,7 +34,7 @@ def check_consistent(folder: RunFolder) -> None:
 
 
 def _check_ledger(folder: RunFolder) -> Ledger:
-    """Refuse a ledger that shows less than was done, and releases that are not those on record."""
+    """Refuse a ledger that shows less than was done, and releases that differ from those it records."""
     ledger = Ledger.open(folder.ledger_path, plan=folder.plan, read_only=True)
     check_charged(folder, ledger)
     for place, name in enumerate(BOARD_FILES):
@@ -52,7 +52,7 @@ def _check_ledger(folder: RunFolder) -> Ledger:
 
 
 def _check_result(folder: RunFolder, budget: float, *, file: str, source: str) -> None:
-    """Refuse a result that says another epsilon than was budgeted, or a guarantee that there is none of."""
+    """Refuse a result that states another epsilon than was budgeted, or a guarantee that does not hold."""
     result = folder.result()
     # Another version of the accountant may have rounded the last digits otherwise.
     epsilon = float(result["epsilon"])

@@ -323,27 +323,27 @@ class RunFolder:
 
     @property
     def halfway_path(self) -> Path:
-        """Of the weights that the ballots of a second board come from."""
+        """Path of the weights from which the ballots of a second board are computed."""
         return self.path / "halfway.safetensors"
 
     @property
     def release_path(self) -> Path:
-        """Of the folder with what may be published."""
+        """Path of the folder with what may be published."""
         return self.path if self.is_release else self.path / RELEASE
 
     @property
     def figures_path(self) -> Path:
-        """Of the noisy tables that covered figures are computed from."""
+        """Path of the noisy tables from which covered figures are computed."""
         return self.path / FIGURES_FILE
 
     @property
     def scaling_path(self) -> Path:
-        """Of the noisy histograms that numbers are scaled with."""
+        """Path of the noisy histograms by which numeric columns are scaled."""
         return self.path / SCALING_FILE
 
     @property
     def paid_columns(self) -> tuple[str, ...]:
-        """The numeric columns that noisy histograms are released of."""
+        """The numeric columns for which noisy histograms are released."""
         if self.columns is None or self.config.numbers != "private":
             return ()
         return self.columns.unscaled
@@ -357,7 +357,7 @@ class RunFolder:
 
     @property
     def stated_task(self) -> dict[str, Any]:
-        """What a result says of the task: its name, and bounds that were released."""
+        """The task as results state it: its name, and its bounds if they were released."""
         task = self.task
         if isinstance(task, Number) and task.bounds == "released":
             return {"task": task.name, "bounds": [task.low, task.high]}
@@ -370,7 +370,7 @@ class RunFolder:
 
     @cached_property
     def scaler(self) -> Scaler | None:
-        """What numbers are scaled with; RunError where it was released and is missing."""
+        """The scaler of numeric columns; None for unscaled ones, RunError if a released one is missing."""
         if self.columns is None or self.config.numbers == "as-is":
             return None
         released: dict[str, tuple[float, float]] = {}
@@ -379,11 +379,11 @@ class RunFolder:
         return Scaler.of(self.columns, released)
 
     def scale_features(self, x: Any, filled: Any = None) -> Any:
-        """Features as the model takes them, from raw ones; the same for rows that arrive later."""
+        """Scale raw features for the model; rows that arrive later are scaled in the same way."""
         return x if self.scaler is None else self.scaler.apply(x, filled)
 
     def scale(self, graph: Graph) -> Graph:
-        """A graph whose features are scaled, from one that was read; its labels too, by released bounds."""
+        """Scale the features of a graph that was read, and its labels if their bounds were released."""
         if self.scaler is not None:
             graph = replace(graph, x=self.scale_features(graph.x, graph.filled))
         if _needs_bounds(graph.task) and isinstance(self.task, Number):
@@ -398,7 +398,7 @@ class RunFolder:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What this run guarantees; the one value that everybody asks."""
+        """The guarantee of this run; all other code reads it here."""
         return Guarantee.of(
             self.plan, seed_is_fixed=self.config.seed is not None, assumptions=self.assumptions
         )
@@ -426,7 +426,7 @@ class RunFolder:
         return self.scale(self.read_raw_graph(data))
 
     def read_raw_graph(self, data: Any) -> Graph:
-        """The same, with its numbers as they are in the data."""
+        """Read the data of the run without scaling its numbers; raise RunError for other data."""
         config = self.config
         graph = load_graph(
             data,
@@ -530,7 +530,7 @@ class RunFolder:
         return between_people if self.relations else 1
 
     def load_boards(self) -> list[Board]:
-        """The boards of this run; RunError where one is missing, damaged or foreign."""
+        """Load the boards of this run; raise RunError if one is missing, damaged or of another run."""
         if not self.num_boards:
             raise RunError(
                 f"run={self.path}: a run of method {self.plan.method!r} has no board; train with "
@@ -592,13 +592,13 @@ class RunFolder:
 
 
 def name_data(data: Any) -> str:
-    """What to call the data: the path or name it was given by, of a pair the nodes; else its type."""
+    """Name the data: its path or name (for a pair, that of the nodes), otherwise its type."""
     named = data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
     return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(named).__name__
 
 
 def split_id(graph: Graph) -> str:
-    """A digest of what is public about the nodes: how many, which are in the training split, and whose."""
+    """Return a digest of what is public about nodes: their number, the training split and the persons."""
     digest = hashlib.sha256(graph.num_nodes.to_bytes(8, "little"))
     for nodes in (graph.train_idx, graph.persons):
         if nodes is not None:
@@ -611,7 +611,7 @@ def _needs_bounds(task: Task) -> bool:
 
 
 def _as_read(task: Task) -> Task:
-    """What data was read with: numbers as they are, also for a release, which knows its bounds at once.
+    """Return the task with which data is read: numbers stay unscaled, even if their bounds are released.
 
     A second way of scaling would round otherwise, and a row's own ballot must be the one that it cast.
     """

@@ -53,7 +53,7 @@ def has_release(address: str) -> bool:
 
 
 def fetch_release(address: str) -> Path:
-    """The folder with a copy of the release that the pointer names, in the user's cache.
+    """Copy the release that the pointer names into the user's cache and return its folder.
 
     Raises:
         RunError: where there is none, or files do not have the digests that the pointer names.
@@ -79,7 +79,7 @@ def fetch_release(address: str) -> Path:
 
 
 def _move(draft: Path, place: Path) -> None:
-    """Give a folder its name, unless another process was faster."""
+    """Rename a folder, unless another process has created the target first."""
     try:
         os.rename(draft, place)
     except OSError:
@@ -88,7 +88,7 @@ def _move(draft: Path, place: Path) -> None:
 
 
 def _read_pointer(address: str, content: bytes) -> dict[str, str]:
-    """The digests of the files by their names, which lead nowhere else."""
+    """Read the digests of the files by name; refuse names that point outside the folder."""
     try:
         about = json.loads(content)
         files: dict[str, str] = about["files"]

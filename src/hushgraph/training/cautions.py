@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hushgraph.privacy import choices
     from hushgraph.privacy.budget import DataBudget
     from hushgraph.privacy.plans import PrivacyPlan
+    from hushgraph.tasks.task import Task
 
 # Looking for reverse edges sorts them all; above this it would delay training noticeably. So would looking at
 # more features.
@@ -62,7 +63,8 @@ def list_warnings(graph: Graph, plan: PrivacyPlan, *, budget: DataBudget | None 
         )
     if graph.unread:
         names = ", ".join(map(repr, graph.unread[:6]))
-        warnings.append(f"not read with the edges: {names}; every edge counts the same")
+        alike = "" if graph.relations else "; every edge counts the same"
+        warnings.append(f"columns or attributes of edges that are not read: {names}{alike}")
     if budget is not None and budget.charges:
         count = len(budget.charges)
         runs = "1 other run is" if count == 1 else f"{count:,} other runs are"
@@ -137,28 +139,36 @@ def _list_feature_notes(graph: Graph, numbers: choices.Numbers) -> list[str]:
     ]
 
 
-def list_figure_notices(figure_table: Sequence[Mapping[str, Any]]) -> list[str]:
+def list_figure_notices(figure_table: Sequence[Mapping[str, Any]], *, task: Task) -> list[str]:
     """List what covered figures say about a model that has learnt little.
 
-    A notice is given only where the noise of the figures cannot explain it: the ends of their intervals
-    support it, not their values alone. Of the splits the test split counts, or the validation split where no
-    figure of the test split can be told.
+    Only tasks judged by accuracy have notices: accuracy says nothing about a rare class. A notice is given
+    only where the noise of the figures cannot explain it: the ends of their intervals support it, not their
+    values alone. Of the splits the test split counts, or the validation split where no figure of the test
+    split can be told.
 
     Args:
         figure_table: of a result: dicts with split, group, class, figure, value and its interval, noise.
+        task: of the run.
 
     Guarantees:
-        A function of covered figures alone, so that it may be published with them.
+        A function of covered figures and of the task alone, so that it may be published with them.
 
     Examples:
+        >>> from hushgraph.tasks.classes import Classes
         >>> from hushgraph.training.cautions import list_figure_notices
         >>> table = [
         ...     {"split": "test", "group": None, "class": None, "figure": name, "value": 0.6, "noise": noise}
         ...     for name, noise in {"accuracy": [0.595, 0.605], "majority_baseline": [0.595, 0.605]}.items()
         ... ]
-        >>> len(list_figure_notices(table))
+        >>> len(list_figure_notices(table, task=Classes(num_classes=3)))
         1
     """
+    if task.judged_by != "accuracy":
+        return []
+    advice = "a larger epsilon or more training nodes"
+    if task.num_outputs > 2:
+        advice = "a larger epsilon, more training nodes or fewer classes"
     for split, words in _SPLITS.items():
         told = _list_told(figure_table, split)
         accuracy, baseline = told.get("accuracy"), told.get("majority_baseline")
@@ -168,9 +178,8 @@ def list_figure_notices(figure_table: Sequence[Mapping[str, Any]]) -> list[str]:
         if baseline is None or accuracy.high - baseline.low > _SAME:
             return []
         return [
-            f"the model is at most {_SAME:.0%} better than always predicting the most frequent class: "
-            f"{words} accuracy {accuracy.value:.1%} against {baseline.value:.1%}; a larger epsilon, more "
-            "training nodes or fewer classes may help"
+            "the model is hardly better, or worse, than always predicting the most frequent class: "
+            f"{words} accuracy {accuracy.value:.1%} against {baseline.value:.1%}; {advice} may help"
         ]
     return []
 

@@ -108,7 +108,7 @@ def incomplete_error(file: Path | str, name: str) -> RunError:
 
 
 def check_release(ledger: Ledger, name: str, digest: str) -> None:
-    """Refuse a release without a charge, or another one than is on record; put the digest on record."""
+    """Refuse a release that was not charged or differs from the recorded one; record its digest."""
     if not ledger.is_charged(name):
         raise RunError(
             f"ledger={ledger.path}: it shows no charge for {name}, so what was spent is unknown; count the "

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def number_error(reader: NodeTable, row: int, name: str) -> GraphError:
-    """Why a cell of a column of numbers is none, and what to do."""
+    """Explain why a cell of a numeric column is not a number, and what to do."""
     table, columns = reader.table, reader.columns
     text, where = table.cell(reader.connection, row, name), table.place(row, name)
     if text is None or text in columns.missing:
@@ -61,7 +61,7 @@ def _is_too_large(text: str) -> bool:
 
 
 def value_error(reader: NodeTable, row: int, key: str, name: str) -> GraphError:
-    """Why a label, a split or a categorical cell is invalid, and what to do."""
+    """Explain why a label, a split or a categorical cell is invalid, and what to do."""
     columns, where, text = reader.columns, reader.table.place(row, name), cell_text(reader, row, name)
     in_file = "correct it or empty the cell"
     if key == "split":
@@ -95,12 +95,12 @@ def value_error(reader: NodeTable, row: int, key: str, name: str) -> GraphError:
 
 
 def cell_text(reader: NodeTable, row: int, name: str) -> str:
-    """The text of a cell, cut short."""
+    """Return the text of a cell, truncated."""
     return repr((reader.table.cell(reader.connection, row, name) or "")[:40])
 
 
 def _name_other_task(text: str) -> str | None:
-    """What to do about a label that is a number or a list; None for one that looks like a class."""
+    """Return advice on a label that is a number or a list; None for one that looks like a class."""
     number = text.strip().removesuffix("%").replace(",", ".")
     with contextlib.suppress(ValueError):
         if not float(number).is_integer():

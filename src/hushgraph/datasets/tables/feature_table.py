@@ -50,7 +50,7 @@ class FeatureTable:
         self._parts.append((rows.astype(np.int32), columns.astype(np.int32), values))
 
     def close_rows(self, begin: int, end: int) -> None:
-        """Everything of the rows from `begin` to `end`, which follow those that were closed, is put."""
+        """Mark the rows from `begin` to `end` as complete; they follow those already closed."""
         if not self.is_sparse:
             return
         rows, columns, values = (np.concatenate(part) for part in zip(*self._parts, strict=True))

@@ -268,4 +268,4 @@ class LabelFinder(Finder):
     def _add_unlabelled(self, profile: Profile) -> None:
         if profile.empty:
             what = f"{profile.empty:,} rows have no label"
-            self._add(0, profile.name, what, profile.empty, "fine: they are not learnt from")
+            self._add(0, profile.name, what, profile.empty, "fine: training skips them")

@@ -62,7 +62,7 @@ class _Finder(RecordFinder):
     """Looks for one kind of problem after the other."""
 
     def check_names(self) -> None:
-        """Columns that are given and do not exist, and roles that no column has."""
+        """Report given columns that do not exist, and roles that no column has."""
         labels = [("label", name) for name in self.roles.label_columns or (None,)]
         of_nodes = [("id", self.roles.id), *labels, ("split", self.roles.split)]
         of_edges = [("source", self.roles.source), ("target", self.roles.target)]
@@ -87,7 +87,7 @@ class _Finder(RecordFinder):
         self._add(place, role, what, 1, advice, stops=True)
 
     def _list_likely(self, role: str) -> list[str]:
-        """Columns that could have a role that none was given."""
+        """List the columns that are likely to have a role that is still missing."""
         if role == "label":
             words = self.roles.nodes
             few = [p for p in self.profiles[0].values() if 2 <= p.distinct <= MOST_CATEGORIES]
@@ -100,7 +100,7 @@ class _Finder(RecordFinder):
         return [p.name for p in self.profiles[0].values() if p.is_unique][:6]
 
     def check_ids(self) -> None:
-        """Empty and repeated ids."""
+        """Report empty and repeated ids."""
         profile = self._profile(0, self.roles.id)
         if profile is None:
             return
@@ -116,7 +116,7 @@ class _Finder(RecordFinder):
             self._report(profile, again, "{} rows repeat an id", remedy, show="values", stops=True)
 
     def check_person(self) -> None:
-        """No such column, and nodes of nobody."""
+        """Report a missing column of persons, and nodes that have no person."""
         name = self.roles.person
         profile = self._profile(0, name)
         if name is not None and profile is None:
@@ -124,10 +124,10 @@ class _Finder(RecordFinder):
         if profile is not None and profile.empty:
             remedy = "fine: each is a person of its own"
             empty = empty_sql(profile.sql, self.missing)
-            self._report(profile, empty, "{} nodes are of nobody", remedy, show="rows")
+            self._report(profile, empty, "{} nodes have no person", remedy, show="rows")
 
     def check_split(self) -> None:
-        """Cells that name no split, and no training node."""
+        """Report cells that name no split, and a split without training nodes."""
         profile = self._profile(0, self.roles.split)
         if self.roles.split is None:
             self._add(0, "split", "no column is a split", 1, "fine: train draws 0.6/0.2/0.2 from the ids")
@@ -145,7 +145,7 @@ class _Finder(RecordFinder):
             self._add(0, profile.name, "no row is in the training split", profile.rows, advice, stops=True)
 
     def check_number(self, profile: Profile) -> None:
-        """Empty cells, infinite numbers and text in a column of numbers."""
+        """Report empty cells, infinite numbers and text in a numeric column."""
         name = profile.name
         constants = Columns(fill=self.settings.get("fill", {})).constants
         constant = constants.get(name, constants.get("*"))
@@ -183,7 +183,7 @@ class _Finder(RecordFinder):
         ignored.append(name)
 
     def check_categories(self) -> None:
-        """Values that a list of categories does not have."""
+        """Report values that are not in the list of categories of their column."""
         for name, values in (self.settings.get("categorical") or {}).items():
             profile = self._profile(0, name)
             if profile is None:
@@ -197,7 +197,7 @@ class _Finder(RecordFinder):
             self._report(profile, outside, what, advice, stops=rule == "refuse")
 
     def check_edges(self) -> None:
-        """Ends that are no node, self-loops, repeats, directions, and columns that are not read."""
+        """Report ends that are not nodes, self-loops, repeats, directions, and columns that are not read."""
         self.propose_records()
         self.check_records()
         ends = [self._profile(1, name) for name in (self.roles.source, self.roles.target)]
@@ -229,7 +229,7 @@ class _Finder(RecordFinder):
             self._add(1, "", what or "no edge has its reverse", int(different), advice)
 
     def _link(self, source: str, target: str, node_id: str) -> None:
-        """Create the table `linked`: the rows of nodes that edges name, and the name of one that is none."""
+        """Create the table `linked`: rows of nodes that edges name, and the id of an end that is no node."""
         self.connection.execute(
             f"CREATE OR REPLACE TABLE ids AS SELECT CAST({node_id} AS VARCHAR) AS id, min(row_no) AS n "
             f"FROM raw_nodes WHERE {node_id} IS NOT NULL GROUP BY 1"
@@ -255,7 +255,7 @@ class _Finder(RecordFinder):
             if not with_node or (with_node < total and not is_shared):
                 return False
             self.listing.declared["places"] = PROPOSED_PLACES
-            what = f"{with_node:,} of {total:,} records name a node and something that is none"
+            what = f"{with_node:,} of {total:,} records name one node and one id that is not a node"
             advice = (
                 f"read as places that are not people by the next command (--places {PROPOSED_PLACES}); a "
                 "file of their names is better where you have a public list"

@@ -17,7 +17,7 @@ from hushgraph.graph.records import EdgeWeight
 # More different values than this in a column of edges are no kinds of records.
 _MOST_KINDS = 12
 PROPOSED_PLACES = "hash:65536"
-"""What is proposed where every record names a node and something that is none."""
+"""Proposed where records name one node and one id that is not a node."""
 _RECORDS = ("edge_weight", "edge_date", "since", "until", "half_life", "relation", "places")
 
 
@@ -66,7 +66,7 @@ class RecordFinder(LabelFinder):
         self._report_records(profile, negative, "with a weight below 0", advice)
 
     def _find_declared(self, name: str, key: str) -> Profile | None:
-        """The column that a setting names; a problem where there is none."""
+        """Return the column that a setting names; report a problem if there is none."""
         profile = self._profile(1, name)
         if profile is None:
             self._add_unknown(1, name, key)
