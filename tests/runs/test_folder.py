@@ -21,8 +21,10 @@ import hushgraph as hg
 from hushgraph._files import whole_file, write_whole
 from hushgraph.cli.app import main
 from hushgraph.cli.train import describe_run
-from hushgraph.errors import RunError
+from hushgraph.errors import RunError, WriteError
 from hushgraph.graph.graph import Graph
+from hushgraph.privacy import budget as budgets
+from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder, split_id
@@ -290,6 +292,42 @@ def test_a_folder_with_other_files_is_refused_and_an_empty_one_is_not(graph: Gra
     (tmp_path / "empty").mkdir()
     hg.train(graph, paper_noise_multiplier=1.0, out=tmp_path / "empty", **SETTINGS)
     assert (tmp_path / "empty" / "weights.safetensors").exists()
+
+
+def test_a_run_whose_budget_cannot_be_written_leaves_nothing_behind(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = DataBudget.create(tmp_path / "b.ledger", delta=1e-6)
+    (tmp_path / "empty").mkdir()
+    before = {each.name for each in tmp_path.iterdir()}
+
+    def refuse(*_: Any) -> None:
+        raise WriteError("budget: cannot be written")
+
+    monkeypatch.setattr("hushgraph.privacy.budget._append", refuse)
+    for out in ("new", "empty"):
+        with pytest.raises(WriteError, match="budget: cannot be written"):
+            hg.train(graph, paper_noise_multiplier=1.0, budget=budget.path, out=tmp_path / out, **SETTINGS)
+        assert {each.name for each in tmp_path.iterdir()} == before
+        assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_a_run_that_may_be_charged_keeps_its_folder(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = DataBudget.create(tmp_path / "b.ledger", delta=1e-6)
+    append = budgets._append
+
+    def stop(*arguments: Any) -> None:
+        append(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(budgets, "_append", stop)
+    with pytest.raises(KeyboardInterrupt):
+        hg.train(graph, paper_noise_multiplier=1.0, budget=budget.path, out=tmp_path / "run", **SETTINGS)
+    monkeypatch.undo()
+    assert len(DataBudget.open(budget.path).charges) == 1
+    assert hg.resume(tmp_path / "run", graph).result["steps"] == 8
 
 
 @pytest.mark.parametrize("where", ["file/run", "file", "/proc/hushgraph-run"])

@@ -21,7 +21,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -89,12 +89,17 @@ def _refuse_run(out: Path) -> None:
         raise RunError(f"out={out}: it holds a run already; resume it, or choose another folder")
 
 
-def check_out(path: str | os.PathLike[str]) -> None:
-    """Refuse a folder for a new run that is a file, holds a run or holds anything else, such as the data."""
+def check_out(path: str | os.PathLike[str], *, besides: Collection[str] = ()) -> None:
+    """Refuse a folder for something new that is a file, holds a run or holds anything else, such as the data.
+
+    Args:
+        path: of the folder, which need not exist.
+        besides: names of files that it may hold.
+    """
     out = Path(path)
     with _creating(out):
         _refuse_run(out)
-        if out.is_dir() and any(out.iterdir()):
+        if out.is_dir() and any(each.name not in besides for each in out.iterdir()):
             raise RunError(f"out={out}: it holds other files; choose a new folder, or an empty one")
         if out.exists() and not out.is_dir():
             raise OSError("it is a file")
@@ -193,25 +198,37 @@ class RunFolder:
             write_about(self.path, about)
             return ledger
         except BaseException:
-            # Only what was made here: another process may be making its run in the same folder.
-            with contextlib.suppress(OSError):
-                if ledger is not None:
-                    ledger.discard()
-                if is_new:
-                    self.path.rmdir()
+            self._discard(ledger, is_new=is_new)
             raise
+
+    def _discard(self, ledger: Ledger | None, *, is_new: bool) -> None:
+        """Remove what `create` made and no more: another process may be making a run in the same folder."""
+        with contextlib.suppress(OSError):
+            if ledger is not None:
+                (self.path / ABOUT).unlink(missing_ok=True)
+                ledger.discard()
+            if is_new:
+                self.path.rmdir()
 
     def start(self) -> Ledger:
         """Write the folder of a new run, and charge the run to the budget of its data, if it has one.
 
-        A kill in between leaves a run that is charged when it is resumed.
+        A kill in between leaves a run that is charged when it is resumed. Where the budget cannot be charged,
+        nothing is left behind.
 
         Returns:
             The ledger, open and locked.
         """
+        is_new, made = not self.path.exists(), None
         with contextlib.ExitStack() as stack:
-            with self._charging(self.budget):
-                ledger = stack.enter_context(self.create())
+            try:
+                with self._charging(self.budget):
+                    ledger = made = stack.enter_context(self.create())
+            except RunError:
+                entry = self.budget
+                if made is not None and entry is not None and not DataBudget.may_hold(entry.file, entry.run):
+                    self._discard(made, is_new=is_new)
+                raise
             if self.budget is not None:
                 self.budget.begin_session(ledger)
             stack.pop_all()
