@@ -322,7 +322,51 @@ OTHERS = [
         "audit people --ignore city --epsilon 4 --method trees --max-readers 1 --steps 1 --trials 100",
     ),
 ]
-MISTAKES = [*FLAGS, *BUDGETS, *RANGES, *FOLDERS, *NAMES, *CELLS, *OTHERS]
+EMPTY = [
+    Mistake(f"{PLAIN} {flag} ''", f"{flag}='': it is empty; give a value, or leave it out", PLAIN)
+    for flag in ("--classes", "--features", "--label", "--separator", "--delimiter", "--person", "--since")
+]
+EMPTY += [
+    Mistake(f"{PLAIN} --half-life 0", "--half-life=0.0: no column of dates; give --edge-date COLUMN", PLAIN),
+    Mistake(
+        f"{PLAIN} --places ''", "--places='': expected names of places, a file of them, or hash:N", PLAIN
+    ),
+    Mistake(
+        f"{PLAIN} --places none.txt",
+        "--places='none.txt': holds no name; expected at least one place, or hash:N",
+        PLAIN,
+        before=write("none.txt", "\n"),
+    ),
+]
+PLACES_TO_WRITE = [
+    Mistake(
+        "compare people --ignore city --epsilon 4 --out people",
+        "--out=people: it holds other files; choose a new folder, or an empty one",
+        PLAIN,
+    ),
+    Mistake(
+        "budget new/people.ledger --epsilon 4 --delta 1e-6",
+        "budget=new/people.ledger: there is no folder new; make it first",
+        "budget people.ledger --epsilon 4 --delta 1e-6",
+    ),
+    Mistake(
+        "budget people",
+        "budget=people: it is a folder; expected the file of a budget",
+        "budget people.ledger --epsilon 4 --delta 1e-6",
+    ),
+    Mistake(f"{PRICED} --budget .", "--budget=.: it is a folder; expected the file of a budget", PRICED),
+    Mistake(
+        "audit run --out new/audit.json",
+        "--out=new/audit.json: there is no folder new; make it first",
+        "audit run --trials 100 --out audit.json",
+    ),
+    Mistake(
+        "audit run --out people",
+        "--out=people: it is a folder; expected the name of a file",
+        "audit run --trials 100 --out audit.json",
+    ),
+]
+MISTAKES = [*EMPTY, *PLACES_TO_WRITE, *FLAGS, *BUDGETS, *RANGES, *FOLDERS, *NAMES, *CELLS, *OTHERS]
 
 
 @pytest.fixture(scope="module")

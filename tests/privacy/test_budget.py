@@ -201,9 +201,22 @@ def test_a_line_that_is_no_charge_is_refused(path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_read_or_locked_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RunError, match="cannot be locked"):
+    with pytest.raises(RunError, match=r"there is no folder .*missing; make it first"):
         DataBudget.create(path.parent / "missing" / "b", delta=1e-6)
+
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hushgraph.privacy.budget.lock_file", refuse)
+        with pytest.raises(RunError, match="cannot be locked"):
+            DataBudget.create(path, delta=1e-6)
     path.mkdir()
+    with pytest.raises(RunError, match="it is a folder; expected the file of a budget"):
+        DataBudget.open(path)
+    path.rmdir()
+    path.write_bytes(b"")
+    monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(RunError, match="cannot be read"):
         DataBudget.open(path)
 

@@ -32,6 +32,7 @@ from hushgraph.runs.result import append_metrics, read_metrics
 from hushgraph.tasks.classes import Classes
 from hushgraph.training import trainer as loop
 from plans import make_plan
+from two_tables import folder_of
 
 SETTINGS: dict[str, Any] = {"steps": 8, "hidden": 4, "batch_size": 30, "max_readers": 1, "device": "cpu"}
 
@@ -262,6 +263,28 @@ def test_the_command_says_that_a_run_goes_on_with_another_file(
 def test_labels_beyond_the_runs_classes_are_refused(graph: Graph, interrupted: Path) -> None:
     with pytest.raises(hg.GraphError, match=r"expected -1\.\.2"):
         hg.resume(interrupted, replace(graph, num_classes=4, y=np.where(graph.y == 2, 3, graph.y)))
+
+
+def test_data_that_does_not_fit_is_no_reason_to_change_a_setting(
+    finished: Path, tmp_path: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    rng, fields = np.random.default_rng(0), {}
+    fields["x"], fields["y"] = rng.normal(size=(9, 6)), np.arange(9)
+    fields["edge_index"], fields["train_idx"] = rng.integers(0, 9, (2, 20)), np.arange(9)
+    np.savez(tmp_path / "others.npz", **fields)
+    people = folder_of(tmp_path / "people", "id,a,part,label\na,1,x,0\nb,2,y,1\n", "source,target\na,z\n")
+    end = f"run {finished} keeps the settings of its training: give"
+    for call, words in {
+        ("train", tmp_path / "others.npz", "--resume", finished): "expected -1..2",
+        ("report", finished, tmp_path / "others.npz"): "expected -1..2",
+        ("report", finished, people): "its name is that of a split",
+        ("predict", finished, people, "--out", tmp_path / "p.csv"): "its name is that of a split",
+    }.items():
+        code, _, err = run(*call)
+        assert code == 2
+        assert words in err
+        assert end in err
+        assert not any(flag in err for flag in ("--num-classes", "num_classes", "--split-column", "--ignore"))
 
 
 def test_a_run_in_use_is_refused(graph: Graph, interrupted: Path) -> None:

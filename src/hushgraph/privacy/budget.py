@@ -112,6 +112,8 @@ class DataBudget:
                 f"delta={show_value(delta)}: expected a number above 0 and below 1, at most 1 / (10 N) for N "
                 "training nodes"
             )
+        if not target.parent.is_dir():
+            raise RunError(f"budget={target}: there is no folder {target.parent}; make it first")
         line, _ = write_line({"budget": VERSION, "epsilon": total, "delta": checked}, after="")
         with _hold_lock(target):
             if target.exists():
@@ -351,6 +353,8 @@ class _Contents(NamedTuple):
 
 def _read(path: Path) -> _Contents:
     """Read and check every line."""
+    if path.is_dir():
+        raise RunError(f"budget={path}: it is a folder; expected the file of a budget")
     with explain(RunError, f"budget={path}: cannot be read", "check its permissions"):
         try:
             content = path.read_bytes()

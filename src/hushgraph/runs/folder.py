@@ -19,6 +19,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -38,7 +39,7 @@ from hushgraph.datasets import load_graph
 from hushgraph.datasets.loading import name_labels
 from hushgraph.datasets.tables.files import TableFiles
 from hushgraph.datasets.tables.new_rows import ListedBy, new_rows_from_tables
-from hushgraph.errors import DivergedError, InputError, RunError, WriteError, explain
+from hushgraph.errors import DivergedError, GraphError, InputError, RunError, WriteError, explain
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.records import EdgeWeight, RelationInfo
@@ -68,6 +69,8 @@ from hushgraph.tasks.task import Task
 FIGURES_FILE = "figures.json"
 SCALING_FILE = "scaling.json"
 RELEASE = "release"
+# What advises to read data in another way, which a run cannot.
+_SETTING = re.compile(r"--(?!edges\b|engine\b)[a-z]|\bnum_classes\b|\btask=")
 # In the folder of a run that an engine of version 0.2.0 began, whose board is no file of this kind.
 _BEGUN_ELSEWHERE = "engine.json"
 _FILES = (
@@ -219,15 +222,15 @@ class RunFolder:
         Returns:
             The ledger, open and locked.
         """
-        is_new, made = not self.path.exists(), None
+        is_new, begun = not self.path.exists(), None
         with contextlib.ExitStack() as stack:
             try:
                 with self._charging(self.budget):
-                    ledger = made = stack.enter_context(self.create())
+                    ledger = begun = stack.enter_context(self.create())
             except RunError:
                 entry = self.budget
-                if made is not None and entry is not None and not DataBudget.may_hold(entry.file, entry.run):
-                    self._discard(made, is_new=is_new)
+                if begun is not None and entry is not None and not DataBudget.may_hold(entry.file, entry.run):
+                    self._discard(begun, is_new=is_new)
                 raise
             if self.budget is not None:
                 self.budget.begin_session(ledger)
@@ -445,18 +448,19 @@ class RunFolder:
     def read_raw_graph(self, data: Any) -> Graph:
         """The same, with its numbers as they are in the data."""
         config = self.config
-        graph = load_graph(
-            data,
-            symmetrize=config.symmetrize,
-            split=config.split,
-            split_seed=config.split_seed,
-            num_classes=self.num_classes,
-            columns=self.columns,
-            task=name_labels(_as_read(self.asked)),
-            edge_weight=config.edge_weight if self.columns is None else None,
-            people=config.people,
-            person=config.person,
-        )
+        with self.explain_other_data("the data it began with"):
+            graph = load_graph(
+                data,
+                symmetrize=config.symmetrize,
+                split=config.split,
+                split_seed=config.split_seed,
+                num_classes=self.num_classes,
+                columns=self.columns,
+                task=name_labels(_as_read(self.asked)),
+                edge_weight=config.edge_weight if self.columns is None else None,
+                people=config.people,
+                person=config.person,
+            )
         graph = self._declare_task(graph)
         if config.setting == "inductive":
             graph = graph.disjoint()
@@ -472,6 +476,21 @@ class RunFolder:
                 "data it began with"
             )
         return graph
+
+    @contextlib.contextmanager
+    def explain_other_data(self, expected: str) -> Iterator[None]:
+        """Ask for the data that is expected where an error of this context advises to change a setting."""
+        try:
+            yield
+        except GraphError as error:
+            fact, *others = str(error).split("; ")
+            kept = [part for part in others if not _SETTING.search(part)]
+            if kept == others:
+                raise
+            text = "; ".join([fact, *kept])
+            raise GraphError(
+                f"{text}; run {self.path} keeps the settings of its training: give {expected}"
+            ) from None
 
     def read_rows(self, files: TableFiles, boards: ReadyBoards, *, listed_by: ListedBy) -> RowsOfGraph:
         """Read a part of the rows of the run as a graph of their own, as `read_graph` reads all of them.

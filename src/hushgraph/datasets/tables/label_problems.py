@@ -100,10 +100,12 @@ class LabelFinder(Finder):
                 return
             classes = self._values(profile)
             self.listing.declared["classes"] = classes
+            advice = "list them with --classes if they are public, as the next command does"
+            if any(mark in name for mark in _BETWEEN for name in classes):
+                advice += "; if a cell lists several labels, give --task labels"
             self._add(
                 *(0, profile.name, f"classes have names, {len(classes)} of them", profile.filled),
-                "list them with --classes if they are public, as the next command does",
-                tuple(map(repr, classes[:EXAMPLES])),
+                *(advice, tuple(map(repr, classes[:EXAMPLES]))),
             )
         elif classes is not None:
             outside = self._outside(profile, classes)
@@ -198,8 +200,10 @@ class LabelFinder(Finder):
                 f"label) FROM {self._labels_sql(profile, mark)}) FROM (SELECT DISTINCT {cell} AS v FROM "
                 f"raw_nodes WHERE {self._filled(profile)})"
             ).fetchone()
-            # Labels come back in other combinations; names that happen to hold a comma do not.
-            if with_mark * 3 >= different and single < different and single <= _MOST_LABELS:
+            # Labels come back in other combinations or alone; names that happen to hold a comma do not.
+            is_often = with_mark * 3 >= different and single < different
+            is_alone = with_mark > 0 and single == different - with_mark
+            if (is_often or is_alone) and single <= _MOST_LABELS:
                 return mark
         return None
 
