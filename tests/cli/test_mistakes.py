@@ -366,7 +366,65 @@ PLACES_TO_WRITE = [
         "audit run --trials 100 --out audit.json",
     ),
 ]
-MISTAKES = [*EMPTY, *PLACES_TO_WRITE, *FLAGS, *BUDGETS, *RANGES, *FOLDERS, *NAMES, *CELLS, *OTHERS]
+VALUES = [
+    Mistake(
+        f"{PLAIN} --label age --task number",
+        "--task='number' without bounds: it needs the lowest and the highest number",
+        "train people --label age --ignore label --hash city=4 --task number --bounds 20,30 --dry-run --non-private",
+    ),
+    Mistake(
+        f"{PLAIN} --label age --bounds 5",
+        "--bounds=5.0: --task='number' needs the lowest and the highest number",
+        "train people --label age --ignore label --hash city=4 --task number --bounds 20,30 --dry-run --non-private",
+    ),
+    Mistake(
+        f"{PLAIN} --bounds 0,100 --positive 1",
+        "--bounds=0.0,100.0 with positive: bounds belong to --task='number'",
+        f"{PLAIN} --positive 1",
+    ),
+    Mistake(
+        f"{PLAIN} --scale age=40,-15",
+        "scale age=40.0,-15.0: expected a centre, a spread above 0 and perhaps log",
+        f"{PLAIN} --scale age=40,15",
+    ),
+    Mistake(
+        "train people --hash city=x --dry-run --non-private",
+        "--hash=city=x: expected a number of buckets, as city=16",
+        "train people --hash city=16 --dry-run --non-private",
+    ),
+    Mistake(
+        f"{PLAIN} --config none.toml",
+        "--config=none.toml: cannot be read (No such file or directory); give a TOML file",
+        PLAIN,
+    ),
+    Mistake(f"{PRICED} --secure-noise", "leave it out: exact noise is the only one", PRICED),
+    Mistake(
+        "report run --audit run/run.json",
+        "not the record of an audit (it has no 'attacks'); write one with hushgraph audit RUN --out",
+        "report run",
+    ),
+    Mistake(
+        "plan people --ignore city",
+        "no budget: give --epsilon=E or --sigma-over-clip=S\n",
+        "plan people --ignore city --epsilon 4 --steps 2",
+    ),
+    Mistake(
+        "plan --train-nodes 1000 --num-classes 2 --steps 10",
+        "no budget: give --epsilon=E or --sigma-over-clip=S\n",
+        "plan --train-nodes 1000 --num-classes 2 --steps 10 --epsilon 4",
+    ),
+    Mistake(
+        "plan --train-nodes 1000 --num-classes 2 --epsilon 4 --steps 10 --sigma-over-clip 3",
+        "--epsilon=4.0, --sigma-over-clip=3.0 and --steps=10: two of them give the third; leave one out",
+        "plan --train-nodes 1000 --num-classes 2 --epsilon 4 --steps 10",
+    ),
+    Mistake(
+        "check nope",
+        "nope: no such file or folder; give a folder of tables, or the table of nodes and --edges",
+        "check people",
+    ),
+]
+MISTAKES = [*VALUES, *EMPTY, *PLACES_TO_WRITE, *FLAGS, *BUDGETS, *RANGES, *FOLDERS, *NAMES, *CELLS, *OTHERS]
 
 
 @pytest.fixture(scope="module")

@@ -183,6 +183,12 @@ def test_rows_and_lists_must_fit(run: hg.Run, data: Graph) -> None:
         run.predict_new(np.zeros((1, 2)), [[0]])
     with pytest.raises(InputError, match="places has 2 lists; expected one for each of 1 rows"):
         run.predict_new(data.x[:1], [[0], [1]])
+    wrong: object
+    for wrong in ([1], 1, "p", ["p"]):
+        with pytest.raises(InputError, match="places: expected for every row a list of what it lists"):
+            run.predict_new(data.x[:1], wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="places: lists by relation, and the run has none; give one list"):
+        run.predict_new(data.x[:1], {"people": [[0]]})
 
 
 def test_in_the_clear_reads_neighbours(run: hg.Run, data: Graph) -> None:

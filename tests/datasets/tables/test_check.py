@@ -112,14 +112,14 @@ def test_rules_are_proposed_whether_or_not_a_row_needs_them(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("nodes", "edges", "words"),
     [
-        ("id,a,label\nx,1,0\nx,2,1\n", "source,target\nx,x\n", "1 rows repeat an id.*'x'"),
-        ("id,a,label\nx,1,0\n,2,1\n", "source,target\nx,x\n", "1 ids are empty.*line 3"),
+        ("id,a,label\nx,1,0\nx,2,1\n", "source,target\nx,x\n", "1 row repeats an id.*'x'"),
+        ("id,a,label\nx,1,0\n,2,1\n", "source,target\nx,x\n", "1 id is empty.*line 3"),
         ("id,a,label\n", "source,target\n", "the table has no rows"),
         ("id,a,label\nx,1,0\ny,2,1\n", "source,target\nq,r\n", "not a node.*'q'.*such as 'x', 'y'"),
         (
             "id,a,label,split\nx,1,0,later\ny,2,1,train\n",
             "source,target\nx,y\n",
-            r"1 cells are none of train.*\('later'\)",
+            r"1 cell is none of train.*\('later'\)",
         ),
         (
             "id,a,label,split\nx,1,0,val\ny,2,1,test\n",

@@ -113,7 +113,7 @@ class LabelFinder(Finder):
                 self._check_lists(profile, mark)
                 return
             advice = "list all classes (--classes), correct the cells, or empty them (--missing)"
-            self._report(profile, outside, "{} labels are not listed in classes", advice, stops=True)
+            self._report(profile, outside, "{} label{s} {are} not listed in classes", advice, stops=True)
         if classes or profile.distinct:
             self._check_rare(profile, list(classes or map(str, range(profile.distinct))))
         self._add_unlabelled(profile)
@@ -171,10 +171,10 @@ class LabelFinder(Finder):
         elif bounds != PRIVATE_BOUNDS:
             outside = f"{filled} AND NOT {value} BETWEEN {float(bounds[0])!r} AND {float(bounds[1])!r}"
             advice = "they count as the nearer bound; give wider --bounds if these are numbers to predict"
-            self._report(profile, outside, "{} numbers lie outside the bounds", advice)
+            self._report(profile, outside, "{} number{s} lie{v} outside the bounds", advice)
         not_number = f"{filled} AND {value} IS NULL"
         advice = "correct them, or count them as empty (--missing): such a row has no label"
-        self._report(profile, not_number, "{} labels are not numbers", advice, stops=True)
+        self._report(profile, not_number, "{} label{s} {are} not {numbers}", advice, stops=True)
         self._add_unlabelled(profile)
 
     def _find_other_task(self, profile: Profile) -> bool:
@@ -266,10 +266,10 @@ class LabelFinder(Finder):
                 continue
             wrong = f"{self._filled(profile)} AND {flag_sql(profile.sql)} IS NULL"
             advice = "correct them, or empty them (--missing): such a row has no label"
-            self._report(profile, wrong, "{} cells are neither 0 nor 1", advice, stops=True)
+            self._report(profile, wrong, "{} cell{s} {are} neither 0 nor 1", advice, stops=True)
             self._add_unlabelled(profile)
 
     def _add_unlabelled(self, profile: Profile) -> None:
         if profile.empty:
-            what = f"{profile.empty:,} rows have no label"
+            what = "1 row has no label" if profile.empty == 1 else f"{profile.empty:,} rows have no label"
             self._add(0, profile.name, what, profile.empty, "fine: they are not learnt from")
