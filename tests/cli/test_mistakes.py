@@ -366,16 +366,18 @@ PLACES_TO_WRITE = [
         "audit run --trials 100 --out audit.json",
     ),
 ]
+NUMBER = PLAIN.replace("--ignore city", "--label age --ignore label --hash city=4")
+NUMBER += " --task number --bounds 20,30"
 VALUES = [
     Mistake(
         f"{PLAIN} --label age --task number",
         "--task='number' without bounds: it needs the lowest and the highest number",
-        "train people --label age --ignore label --hash city=4 --task number --bounds 20,30 --dry-run --non-private",
+        NUMBER,
     ),
     Mistake(
         f"{PLAIN} --label age --bounds 5",
         "--bounds=5.0: --task='number' needs the lowest and the highest number",
-        "train people --label age --ignore label --hash city=4 --task number --bounds 20,30 --dry-run --non-private",
+        NUMBER,
     ),
     Mistake(
         f"{PLAIN} --bounds 0,100 --positive 1",
