@@ -14,8 +14,9 @@ import pytest
 import hushgraph as hg
 from hushgraph.comparison import FOLDERS, NAMES, Comparison, Entry, compare
 from hushgraph.comparison.result import Total
-from hushgraph.errors import InputError, PlanError, RunError
+from hushgraph.errors import InputError, PlanError, RunError, WriteError
 from hushgraph.graph.graph import Graph
+from hushgraph.privacy.budget import DataBudget
 from hushgraph.training import trainer as loop
 
 QUICK: dict[str, Any] = {"steps": 4, "hidden": 4, "batch_size": 40, "max_readers": 2, "device": "cpu"}
@@ -269,6 +270,28 @@ def test_other_settings_do_not_go_on(
     interrupted(graph, tmp_path / "five", 2)
     with pytest.raises(RunError, match=message):
         compare(graph, out=tmp_path / "five", **{"epsilon": 6.0, **QUICK, **change})
+
+
+def test_a_folder_with_other_files_is_refused(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id\n")
+    with pytest.raises(RunError, match="it holds other files; choose a new folder, or an empty one"):
+        compare(graph, epsilon=6.0, out=tmp_path, **QUICK)
+    assert [path.name for path in tmp_path.iterdir()] == ["nodes.csv"]
+
+
+def test_a_comparison_that_cannot_be_charged_leaves_nothing_behind(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = DataBudget.create(tmp_path / "b.ledger", delta=1e-6)
+    before = sorted(tmp_path.iterdir())
+
+    def refuse(*_: Any) -> None:
+        raise WriteError("budget: cannot be written")
+
+    monkeypatch.setattr("hushgraph.privacy.budget._append", refuse)
+    with pytest.raises(WriteError, match="budget: cannot be written"):
+        compare(graph, epsilon=6.0, budget=budget, out=tmp_path / "five", **QUICK)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize("content", ["", "[]", "no json", "[" * 100_000])

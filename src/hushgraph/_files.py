@@ -66,6 +66,12 @@ def whole_folder(place: Path) -> Iterator[Path]:
     sync_folder(place.absolute().parent)
 
 
+def check_parent(path: Path) -> None:
+    """Refuse a file to write in a folder that is not there."""
+    if not path.parent.is_dir():
+        raise InputError(f"out={path}: there is no folder {path.parent}; make it first")
+
+
 def draft_path(path: Path) -> Path:
     """What a file is called until it takes the place of `path`."""
     return path.with_name(path.name + ".draft")

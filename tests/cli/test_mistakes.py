@@ -322,7 +322,111 @@ OTHERS = [
         "audit people --ignore city --epsilon 4 --method trees --max-readers 1 --steps 1 --trials 100",
     ),
 ]
-MISTAKES = [*FLAGS, *BUDGETS, *RANGES, *FOLDERS, *NAMES, *CELLS, *OTHERS]
+EMPTY = [
+    Mistake(f"{PLAIN} {flag} ''", f"{flag}='': it is empty; give a value, or leave it out", PLAIN)
+    for flag in ("--classes", "--features", "--label", "--separator", "--delimiter", "--person", "--since")
+]
+EMPTY += [
+    Mistake(f"{PLAIN} --half-life 0", "--half-life=0.0: no column of dates; give --edge-date COLUMN", PLAIN),
+    Mistake(
+        f"{PLAIN} --places ''", "--places='': expected names of places, a file of them, or hash:N", PLAIN
+    ),
+    Mistake(
+        f"{PLAIN} --places none.txt",
+        "--places='none.txt': holds no name; expected at least one place, or hash:N",
+        PLAIN,
+        before=write("none.txt", "\n"),
+    ),
+]
+PLACES_TO_WRITE = [
+    Mistake(
+        "compare people --ignore city --epsilon 4 --out people",
+        "--out=people: it holds other files; choose a new folder, or an empty one",
+        PLAIN,
+    ),
+    Mistake(
+        "budget new/people.ledger --epsilon 4 --delta 1e-6",
+        "budget=new/people.ledger: there is no folder new; make it first",
+        "budget people.ledger --epsilon 4 --delta 1e-6",
+    ),
+    Mistake(
+        "budget people",
+        "budget=people: it is a folder; expected the file of a budget",
+        "budget people.ledger --epsilon 4 --delta 1e-6",
+    ),
+    Mistake(f"{PRICED} --budget .", "--budget=.: it is a folder; expected the file of a budget", PRICED),
+    Mistake(
+        "audit run --out new/audit.json",
+        "--out=new/audit.json: there is no folder new; make it first",
+        "audit run --trials 100 --out audit.json",
+    ),
+    Mistake(
+        "audit run --out people",
+        "--out=people: it is a folder; expected the name of a file",
+        "audit run --trials 100 --out audit.json",
+    ),
+]
+NUMBER = PLAIN.replace("--ignore city", "--label age --ignore label --hash city=4")
+NUMBER += " --task number --bounds 20,30"
+VALUES = [
+    Mistake(
+        f"{PLAIN} --label age --task number",
+        "--task='number' without bounds: it needs the lowest and the highest number",
+        NUMBER,
+    ),
+    Mistake(
+        f"{PLAIN} --label age --bounds 5",
+        "--bounds=5.0: --task='number' needs the lowest and the highest number",
+        NUMBER,
+    ),
+    Mistake(
+        f"{PLAIN} --bounds 0,100 --positive 1",
+        "--bounds=0.0,100.0 with positive: bounds belong to --task='number'",
+        f"{PLAIN} --positive 1",
+    ),
+    Mistake(
+        f"{PLAIN} --scale age=40,-15",
+        "scale age=40.0,-15.0: expected a centre, a spread above 0 and perhaps log",
+        f"{PLAIN} --scale age=40,15",
+    ),
+    Mistake(
+        "train people --hash city=x --dry-run --non-private",
+        "--hash=city=x: expected a number of buckets, as city=16",
+        "train people --hash city=16 --dry-run --non-private",
+    ),
+    Mistake(
+        f"{PLAIN} --config none.toml",
+        "--config=none.toml: cannot be read (No such file or directory); give a TOML file",
+        PLAIN,
+    ),
+    Mistake(f"{PRICED} --secure-noise", "leave it out: exact noise is the only one", PRICED),
+    Mistake(
+        "report run --audit run/run.json",
+        "not the record of an audit (it has no 'attacks'); write one with hushgraph audit RUN --out",
+        "report run",
+    ),
+    Mistake(
+        "plan people --ignore city",
+        "no budget: give --epsilon=E or --sigma-over-clip=S\n",
+        "plan people --ignore city --epsilon 4 --steps 2",
+    ),
+    Mistake(
+        "plan --train-nodes 1000 --num-classes 2 --steps 10",
+        "no budget: give --epsilon=E or --sigma-over-clip=S\n",
+        "plan --train-nodes 1000 --num-classes 2 --steps 10 --epsilon 4",
+    ),
+    Mistake(
+        "plan --train-nodes 1000 --num-classes 2 --epsilon 4 --steps 10 --sigma-over-clip 3",
+        "--epsilon=4.0, --sigma-over-clip=3.0 and --steps=10: two of them give the third; leave one out",
+        "plan --train-nodes 1000 --num-classes 2 --epsilon 4 --steps 10",
+    ),
+    Mistake(
+        "check nope",
+        "nope: no such file or folder; give a folder of tables, or the table of nodes and --edges",
+        "check people",
+    ),
+]
+MISTAKES = [*VALUES, *EMPTY, *PLACES_TO_WRITE, *FLAGS, *BUDGETS, *RANGES, *FOLDERS, *NAMES, *CELLS, *OTHERS]
 
 
 @pytest.fixture(scope="module")

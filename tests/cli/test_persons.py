@@ -70,7 +70,7 @@ def test_check_proposes_the_person_and_lists_gaps(tmp_path: Path) -> None:
     checked = hg.check(write_tables(tmp_path / "people", gap=True))
     assert checked.settings["person"] == "customer_id"
     assert "person" in checked.settings["looked_up"]
-    assert any("1 nodes have no person" in each.what for each in checked.problems)
+    assert any("1 node has no person" in each.what for each in checked.problems)
     graph = load_graph(tmp_path / "people", columns=checked.to_columns(), split="0.6/0.2/0.2")
     assert graph.persons is not None
     assert list(graph.persons[[6, 7, 8]]) == [6, 7, 6]

@@ -261,6 +261,8 @@ def test_hetero_data_is_trained_predicted_and_read_by_new_people(tmp_path: Path)
         again.predict_new(np.ones((1, 4)), [[0]])
     with pytest.raises(InputError, match="no relation 'emails'"):
         again.predict_new(np.ones((1, 4)), {"emails": [[0]]})
+    with pytest.raises(InputError, match="places: expected for every row a list of what it lists"):
+        again.predict_new(np.ones((1, 4)), {"calls": [0]})
     with pytest.raises(InputError, match="trained without weights"):
         again.predict_new(np.ones((1, 4)), lists, weights={"calls": [[1, 2]]})
 

@@ -270,7 +270,7 @@ def test_check_says_what_lists_hold(tmp_path: Path) -> None:
     flags = write_tables(tmp_path / "flags", ",".join(GENRES), [*flag_cells()[:-1], "1,2,0"])
     wrong = hg.check(flags, columns={"label": list(GENRES)})
     assert not wrong.can_train
-    assert any("1 cells are neither 0 nor 1" in problem.what for problem in wrong.problems)
+    assert any("1 cell is neither 0 nor 1" in problem.what for problem in wrong.problems)
 
 
 def test_a_row_decides_nothing_about_the_sets_of_others(tmp_path: Path) -> None:

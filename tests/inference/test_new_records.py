@@ -60,8 +60,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> hg.Run:
 def test_new_rows_of_tables_read_as_lists_do(run: hg.Run) -> None:
     predicted = run.predict_table((NEW, NEW_EDGES), new=True)
     nodes = predicted.new_nodes
-    assert nodes.indptr.tolist() == [0, 3, 5]
-    assert nodes.places.tolist() == [3, 3, 2 * 80 + 3, -1, -1]
+    assert nodes.indptr.tolist() == [0, 3, 4]
+    assert nodes.places.tolist() == [3, 3, 2 * 80 + 3, -1]
     assert predicted.is_covered
     lists = {"calls": [["p3", "p3"], []], "places": [["shop3"], ["shop77"]]}
     weights = {"calls": [[1.0, 2.0], []], "places": [[2.0], [3.0]]}
@@ -69,6 +69,8 @@ def test_new_rows_of_tables_read_as_lists_do(run: hg.Run) -> None:
     np.testing.assert_array_equal(shown, predicted.probabilities)
     assert unknown.tolist() == [0, 1]
     other, _ = run.predict_new(NEW[["age"]].to_numpy(), lists, weights={"calls": [[100.0, 2.0], []]})
+    with pytest.raises(hg.InputError, match="weights: expected for every row a list of numbers"):
+        run.predict_new(NEW[["age"]].to_numpy(), lists, weights={"calls": [1.0, 2.0]})
     # One place of a relation alone has all of its norm, whatever its weight.
     np.testing.assert_allclose(other, shown, atol=1e-6)
 
@@ -89,6 +91,20 @@ def test_new_rows_of_a_file_read_the_same(run: hg.Run, tmp_path: Path) -> None:
     np.savez(file, **arrays)
     with pytest.raises(GraphError, match="say of which each record is"):
         run.predict_table(file, new=True)
+
+
+def test_what_is_not_read_of_new_rows_is_counted_under_its_own_words(run: hg.Run) -> None:
+    edges = NEW_EDGES.assign(amount=[1.0, -2.0, 2.0, float("nan"), 9.0, 1.0])
+    nodes = run.predict_table((NEW, edges), new=True).new_nodes
+    assert nodes is not None
+    # The board has p5, which only a record of an undeclared relation names.
+    assert (nodes.unknown_names, nodes.undeclared) == (("shop77",), 1)
+    summary = run.predict_table((NEW, edges), new=True).summary
+    assert summary.skipped is not None
+    assert summary.skipped.unknown == 1
+    assert summary.notes == ["records of undeclared relations dropped: 1", "weights that count as 0: 2"]
+    plain = run.predict_table((NEW, NEW_EDGES.iloc[:3]), new=True).summary
+    assert plain.notes == []
 
 
 def test_other_relations_are_other_data(run: hg.Run) -> None:

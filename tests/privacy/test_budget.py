@@ -201,9 +201,22 @@ def test_a_line_that_is_no_charge_is_refused(path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_read_or_locked_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RunError, match="cannot be locked"):
+    with pytest.raises(RunError, match=r"there is no folder .*missing; make it first"):
         DataBudget.create(path.parent / "missing" / "b", delta=1e-6)
+
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hushgraph.privacy.budget.lock_file", refuse)
+        with pytest.raises(RunError, match="cannot be locked"):
+            DataBudget.create(path, delta=1e-6)
     path.mkdir()
+    with pytest.raises(RunError, match="it is a folder; expected the file of a budget"):
+        DataBudget.open(path)
+    path.rmdir()
+    path.write_bytes(b"")
+    monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(RunError, match="cannot be read"):
         DataBudget.open(path)
 
@@ -280,3 +293,34 @@ def test_runs_that_cannot_be_priced_do_not_fit(path: Path) -> None:
     assert budget.price_more(gaussian("a", charges=(steps,)), 1) == math.inf
     assert budget.count_runs(gaussian("a", charges=(steps,))) == 0
     assert DataBudget.create(path.with_name("records"), delta=1e-6).count_runs(gaussian("a")) is None
+
+
+def test_a_charge_that_cannot_be_written_leaves_no_copy_behind(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = DataBudget.create(path, epsilon=3.0, delta=1e-6)
+    before = {file.name for file in path.parent.iterdir()}
+    monkeypatch.setattr(os, "write", lambda file, line: 0)
+    with pytest.raises(WriteError, match="free space"):
+        write_charge(budget, gaussian("a", has_copy=True))
+    assert {file.name for file in path.parent.iterdir()} == before
+    assert not DataBudget.may_hold(path, "a")
+
+
+def test_a_charge_that_may_have_reached_the_disk_keeps_its_copy(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget, write = DataBudget.create(path, epsilon=3.0, delta=1e-6), os.write
+
+    def refuse(*_: object) -> None:
+        raise OSError("no such call")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda file, line: write(file, line[:20]))
+        patch.setattr(os, "ftruncate", refuse)
+        with pytest.raises(WriteError, match="free space"):
+            write_charge(budget, gaussian("a", has_copy=True))
+    assert budget.copy_path("a").exists()
+    assert DataBudget.may_hold(path, "a")
+    path.unlink()
+    assert DataBudget.may_hold(path, "a")

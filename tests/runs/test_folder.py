@@ -21,8 +21,10 @@ import hushgraph as hg
 from hushgraph._files import whole_file, write_whole
 from hushgraph.cli.app import main
 from hushgraph.cli.train import describe_run
-from hushgraph.errors import RunError
+from hushgraph.errors import RunError, WriteError
 from hushgraph.graph.graph import Graph
+from hushgraph.privacy import budget as budgets
+from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder, split_id
@@ -30,6 +32,7 @@ from hushgraph.runs.result import append_metrics, read_metrics
 from hushgraph.tasks.classes import Classes
 from hushgraph.training import trainer as loop
 from plans import make_plan
+from two_tables import folder_of
 
 SETTINGS: dict[str, Any] = {"steps": 8, "hidden": 4, "batch_size": 30, "max_readers": 1, "device": "cpu"}
 
@@ -262,6 +265,28 @@ def test_labels_beyond_the_runs_classes_are_refused(graph: Graph, interrupted: P
         hg.resume(interrupted, replace(graph, num_classes=4, y=np.where(graph.y == 2, 3, graph.y)))
 
 
+def test_data_that_does_not_fit_is_no_reason_to_change_a_setting(
+    finished: Path, tmp_path: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    rng, fields = np.random.default_rng(0), {}
+    fields["x"], fields["y"] = rng.normal(size=(9, 6)), np.arange(9)
+    fields["edge_index"], fields["train_idx"] = rng.integers(0, 9, (2, 20)), np.arange(9)
+    np.savez(tmp_path / "others.npz", **fields)
+    people = folder_of(tmp_path / "people", "id,a,part,label\na,1,x,0\nb,2,y,1\n", "source,target\na,z\n")
+    end = f"run {finished} keeps the settings of its training: give"
+    for call, words in {
+        ("train", tmp_path / "others.npz", "--resume", finished): "expected -1..2",
+        ("report", finished, tmp_path / "others.npz"): "expected -1..2",
+        ("report", finished, people): "its name is that of a split",
+        ("predict", finished, people, "--out", tmp_path / "p.csv"): "its name is that of a split",
+    }.items():
+        code, _, err = run(*call)
+        assert code == 2
+        assert words in err
+        assert end in err
+        assert not any(flag in err for flag in ("--num-classes", "num_classes", "--split-column", "--ignore"))
+
+
 def test_a_run_in_use_is_refused(graph: Graph, interrupted: Path) -> None:
     with Ledger.open(interrupted / "ledger.jsonl"), pytest.raises(RunError, match="another process"):
         hg.resume(interrupted, graph)
@@ -290,6 +315,42 @@ def test_a_folder_with_other_files_is_refused_and_an_empty_one_is_not(graph: Gra
     (tmp_path / "empty").mkdir()
     hg.train(graph, paper_noise_multiplier=1.0, out=tmp_path / "empty", **SETTINGS)
     assert (tmp_path / "empty" / "weights.safetensors").exists()
+
+
+def test_a_run_whose_budget_cannot_be_written_leaves_nothing_behind(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = DataBudget.create(tmp_path / "b.ledger", delta=1e-6)
+    (tmp_path / "empty").mkdir()
+    before = {each.name for each in tmp_path.iterdir()}
+
+    def refuse(*_: Any) -> None:
+        raise WriteError("budget: cannot be written")
+
+    monkeypatch.setattr("hushgraph.privacy.budget._append", refuse)
+    for out in ("new", "empty"):
+        with pytest.raises(WriteError, match="budget: cannot be written"):
+            hg.train(graph, paper_noise_multiplier=1.0, budget=budget.path, out=tmp_path / out, **SETTINGS)
+        assert {each.name for each in tmp_path.iterdir()} == before
+        assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_a_run_that_may_be_charged_keeps_its_folder(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = DataBudget.create(tmp_path / "b.ledger", delta=1e-6)
+    append = budgets._append
+
+    def stop(*arguments: Any) -> None:
+        append(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(budgets, "_append", stop)
+    with pytest.raises(KeyboardInterrupt):
+        hg.train(graph, paper_noise_multiplier=1.0, budget=budget.path, out=tmp_path / "run", **SETTINGS)
+    monkeypatch.undo()
+    assert len(DataBudget.open(budget.path).charges) == 1
+    assert hg.resume(tmp_path / "run", graph).result["steps"] == 8
 
 
 @pytest.mark.parametrize("where", ["file/run", "file", "/proc/hushgraph-run"])

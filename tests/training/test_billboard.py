@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_trees_and_boards_are_not_mixed(data: Graph) -> None:
     with pytest.raises(InputError, match="max_readers=2 with method='billboard'"):
         hg.prepare(data, epsilon=4.0, method="billboard", max_readers=2)
     with pytest.raises(InputError, match="method='forest': expected one of billboard, trees"):
-        hg.prepare(data, epsilon=4.0, method="forest")  # type: ignore[arg-type]
+        hg.prepare(data, epsilon=4.0, method="forest")
 
 
 def test_boards_and_steps_are_charged_once(run: hg.Run) -> None:
@@ -183,6 +184,12 @@ def test_rows_and_lists_must_fit(run: hg.Run, data: Graph) -> None:
         run.predict_new(np.zeros((1, 2)), [[0]])
     with pytest.raises(InputError, match="places has 2 lists; expected one for each of 1 rows"):
         run.predict_new(data.x[:1], [[0], [1]])
+    wrong: Any
+    for wrong in ([1], 1, "p", ["p"]):
+        with pytest.raises(InputError, match="places: expected for every row a list of what it lists"):
+            run.predict_new(data.x[:1], wrong)
+    with pytest.raises(InputError, match="places: lists by relation, and the run has none; give one list"):
+        run.predict_new(data.x[:1], {"people": [[0]]})
 
 
 def test_in_the_clear_reads_neighbours(run: hg.Run, data: Graph) -> None:
@@ -205,7 +212,7 @@ def test_in_the_clear_reads_neighbours(run: hg.Run, data: Graph) -> None:
 def test_plans_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:
     given: dict[str, object] = {"num_train_nodes": 100, "num_classes": 3, "batch_size": 100, "steps": 10}
     with pytest.raises(PlanError, match=message):
-        BillboardPlan(**given | fields)  # type: ignore[arg-type]
+        BillboardPlan(**given | fields)
 
 
 def test_plans_survive_json() -> None:

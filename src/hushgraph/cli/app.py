@@ -63,12 +63,13 @@ class SectionedCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Called by typer before it runs the command."""
+        if isinstance(ctx.obj, _Call):
+            ctx.obj.flags = {str(each.name): max(each.opts, key=len) for each in self.params}
         rest = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
             if isinstance(ctx.obj, _Call):
                 # A configuration file may ask for JSON too.
                 ctx.obj.as_json |= bool(ctx.params.get("as_json"))
-                ctx.obj.flags = {str(each.name): max(each.opts, key=len) for each in self.params}
             check_choices(ctx)
             print_settings(ctx)
         return rest

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph._files import write_whole
+from hushgraph._files import check_parent, write_whole
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import list_choices, section
 from hushgraph.errors import InputError
@@ -98,6 +98,11 @@ def audit(
     The attack is on small generated graphs, never on your data, of which only public figures are used: it
     spends nothing.
     """
+    if out is not None:
+        # Before the attack, which takes long.
+        check_parent(out)
+        if out.is_dir():
+            raise InputError(f"out={out}: it is a folder; expected the name of a file")
     with terminal.status("Loading PyTorch", quiet=as_json) as line:
         result, promised = _run_audit(context, line)
         record = result.record() | {"source": subject}

@@ -11,6 +11,7 @@ import typer
 
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import section
+from hushgraph.errors import WriteError
 
 if TYPE_CHECKING:
     from hushgraph.datasets.tables.check import Check
@@ -48,12 +49,19 @@ def check(
         if weight is not None:
             settings["columns"] = {**(settings["columns"] or {}), "edge_weight": weight}
         result = check_tables(options.join_edges(data, edges), **settings)
-        written = _write(result, out, force=force)
+        failure, written = None, None
+        try:
+            written = _write(result, out, force=force)
+        except WriteError as error:
+            # After the findings, which do not depend on that file.
+            failure = error if out is not None else WriteError(f"{error}, with --out graph.toml")
     if as_json:
         path = None if written is None else str(written)
         typer.echo(json.dumps(result.to_json(written) | {"out": path}, allow_nan=False))
     else:
         _show(result, written)
+    if failure is not None:
+        raise failure
     return 0 if result.can_train else 2
 
 
@@ -69,7 +77,8 @@ def _show(result: Check, written: Path | None) -> None:
     terminal.print_line(screen, result.to_text())
     kept = written or result.target()
     verb = "written: it names columns and rules, no values" if written else "kept; --force replaces it"
-    terminal.print_line(screen, f"\n{kept} {verb}.")
+    if kept.exists():
+        terminal.print_line(screen, f"\n{kept} {verb}.")
     if not result.can_train:
         count = sum(problem.stops for problem in result.problems)
         noun = "1 problem stops" if count == 1 else f"{count} problems stop"
@@ -78,9 +87,10 @@ def _show(result: Check, written: Path | None) -> None:
     terminal.print_line(screen, f"Next: {result.next_command(written)}")
     looked_up = result.to_columns().looked_up
     if looked_up:
-        what = "1 thing was" if len(looked_up) == 1 else f"{len(looked_up)} things were"
+        is_one = len(looked_up) == 1
+        what, they = ("1 thing was", "it is") if is_one else (f"{len(looked_up)} things were", "they are")
         terminal.print_line(
             screen,
-            f"{what} read off the data: {', '.join(looked_up)}. A guarantee assumes that they are public, "
-            "and says so, until you take them out of looked_up or --looked-up.",
+            f"{what} read off the data: {', '.join(looked_up)}. A guarantee assumes that {they} public, and "
+            f"says so, until you take {'it' if is_one else 'them'} out of looked_up or --looked-up.",
         )

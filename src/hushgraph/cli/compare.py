@@ -16,7 +16,7 @@ from hushgraph._text import rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import ConfigFile, PrintConfig, section
 from hushgraph.cli.train import count_steps
-from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, Entry, name_run
+from hushgraph.comparison import BILLBOARD, DEMO_MARK, FOLDERS, SETTINGS, Comparison, Entry, name_run
 from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError, explain
 from hushgraph.figures.names import format_figure, name_figure
@@ -39,7 +39,7 @@ _COLOURS = {None: "green", "large": "yellow", "huge": "red"}
 # Few steps of narrow models: done in a minute on two cores, and enough for all five to settle.
 DEMO: dict[str, Any] = {"epsilon": 4.0, "steps": 100, "hidden": 32, "evaluate_every": 10}
 
-_FIGURE, _RESULT, _DEMO_MARK = "compare.svg", "comparison.json", ".hushgraph-demo"
+_FIGURE, _RESULT = "compare.svg", "comparison.json"
 _FILES = (_RESULT, "report.html", "report.json", _FIGURE, SETTINGS)
 _FOLDERS = tuple(FOLDERS.values())
 _output = section("Run and output")
@@ -238,9 +238,9 @@ def clear_demo(out: Path) -> None:
     """Create the folder of a demo, or empty that of an earlier one; refuse a folder with other files."""
     with explain(RunError, f"out={out}: cannot be written", "choose another folder"):
         inside = sorted(path.name for path in out.iterdir()) if out.exists() else []
-        known = {_DEMO_MARK, *_FILES, *_FOLDERS}
+        known = {DEMO_MARK, *_FILES, *_FOLDERS}
         foreign = [name for name in inside if name not in known]
-        if foreign or (inside and _DEMO_MARK not in inside):
+        if foreign or (inside and DEMO_MARK not in inside):
             raise InputError(
                 f"out={out}: it holds {(foreign or inside)[0]}, which no demo wrote; choose another "
                 "folder with --out"
@@ -252,7 +252,7 @@ def clear_demo(out: Path) -> None:
             else:
                 shutil.rmtree(path)
         out.mkdir(parents=True, exist_ok=True)
-        (out / _DEMO_MARK).touch()
+        (out / DEMO_MARK).touch()
 
 
 def _describe_run(folder: RunFolder) -> str:

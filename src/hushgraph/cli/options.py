@@ -244,14 +244,18 @@ def read_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
         entry = TABLE.get(name)
         if entry is None:
             continue
+        # Of a flag that may be repeated.
+        is_given = value is not None and value not in ([], ())
         if entry.negated:
             value = not value
         elif entry.read is not None:
             # An empty text is a mistake that reading names; without the flag there is nothing to read.
-            value = entry.read(value) if value or value == "" else None
+            value = entry.read(value) if is_given else None
         if entry.column is None:
             settings[name] = value
-        elif value:
+        elif is_given:
+            if value in ("", [], {}):
+                raise InputError(f"{name}='': it is empty; give a value, or leave it out")
             columns[entry.column] = value
     return settings | {"columns": columns or None}
 

@@ -44,6 +44,7 @@ _PUBLIC: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "trees": (("train_nodes", "max_readers"), ("person",)),
     "rows": (("train_nodes",), ("num_classes", "classes", "person")),
 }
+_NO_BUDGET = "no budget: give --epsilon=E or --sigma-over-clip=S"
 _BUDGET = ("epsilon", "sigma_over_clip", "paper_noise_multiplier", "delta", "steps")
 # Trees cost the same for every number of classes, and tables of figures from three on.
 _USUAL_CLASSES = 3
@@ -213,6 +214,8 @@ def _read_settings(context: typer.Context) -> dict[str, Any]:
         raise InputError(
             f"--train-nodes {flags['train_nodes']} with DATA: the data says how many; leave it out"
         )
+    if not _has_budget(flags):
+        raise InputError(_NO_BUDGET)
     settings = options.read_settings(flags)
     # Of a plan it is no setting of the run.
     del settings["budget"]
@@ -231,11 +234,15 @@ def _solve(context: typer.Context) -> Solved:
     settings = complete({name: flags[name] for name in list_settings(Settings) if name in flags})
     method = choose_method(settings)
     needed, allowed = _PUBLIC[method.name]
+    if _has_budget(flags):
+        # First, since the noise would ask for what trees alone need.
+        check_budget(private=True, **{name: settings[name] for name in _BUDGET})
     _check_public(context, needed, allowed=allowed)
+    if not _has_budget(flags):
+        raise InputError(_NO_BUDGET)
     nodes, names = flags["train_nodes"], _read_names(flags)
     if nodes < 1:
         raise InputError(f"train_nodes={nodes}: expected 1 or more")
-    check_budget(private=True, **{name: settings[name] for name in _BUDGET})
     knows_classes = flags["num_classes"] is not None or bool(flags["classes"])
     classes = _count_classes(flags, names) if knows_classes else _USUAL_CLASSES
     task = choose_class_task(classes, names, **{name: flags[name] for name in _TASK})
@@ -261,6 +268,11 @@ def _solve(context: typer.Context) -> Solved:
     return Solved(
         plan=plan, solved_for=solved_for, notes=tuple(notes), task=task.name if knows_classes else None
     )
+
+
+def _has_budget(flags: Mapping[str, Any]) -> bool:
+    """Whether epsilon or the noise is given."""
+    return any(flags[name] is not None for name in ("epsilon", "sigma_over_clip", "paper_noise_multiplier"))
 
 
 def _name_solved(flags: Mapping[str, Any]) -> str:
@@ -293,6 +305,9 @@ def _check_public(context: typer.Context, needed: Sequence[str], *, allowed: Seq
         for name in needed
         if flags[name] is None and not (name == "num_classes" and flags["classes"])
     ]
+    if missing and all(name.endswith("--epsilon") for name in missing):
+        # No data says it.
+        raise InputError(_NO_BUDGET)
     if missing:
         trees = " (--max-readers for trees)" if "--num-classes" in missing else ""
         them = "it" if len(missing) == 1 else "all of them"

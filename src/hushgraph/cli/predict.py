@@ -102,5 +102,7 @@ def predict(
     if as_json:
         typer.echo(json.dumps({"out": out, "run": str(run), "probabilities": probabilities, **about}))
     elif not quiet:
-        typer.echo(f"{about['nodes']:,} predictions in {out}. {summary.explanation}")
+        count = about["nodes"]
+        typer.echo(f"{count:,} prediction{'s' * (count != 1)} in {out}. {summary.explanation}")
         typer.echo("\n".join(summary.to_lines()))
+        terminal.warn((), summary.notes)

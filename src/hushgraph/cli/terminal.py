@@ -251,7 +251,9 @@ def _use_flags(message: str, flags: Mapping[str, str]) -> str:
     """The message with `--flag` for the name of an argument of the library, wherever that is a flag."""
 
     def find(match: re.Match[str]) -> str:
-        return flags.get(_ARGUMENTS.get(match[1], match[1]), "")
+        flag = f"--{match[1]}"
+        # Of a setting that has another name than its flag, either may be named.
+        return flag if flag in flags.values() else flags.get(_ARGUMENTS.get(match[1], match[1]), "")
 
     def replace_value(match: re.Match[str]) -> str:
         return f"{find(match)}=" if find(match).startswith("--") else match[0]
@@ -271,6 +273,8 @@ def _is_first_process() -> bool:
 def _describe_usage(error: Any) -> str:
     """What typer could not parse, with the nearest flag that exists or where to read on."""
     context = getattr(error, "ctx", None)
+    if getattr(error, "option_name", None) == "--secure-noise":
+        return f"{error.message}; leave it out: exact noise is the only one"
     if hasattr(error, "possibilities") and context is not None:
         message = error.message + _suggest_flag(error.option_name, context.command.params)
     else:

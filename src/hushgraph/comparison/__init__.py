@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from hushgraph.comparison.comparing import SETTINGS, compare, name_run
+from hushgraph.comparison.comparing import DEMO_MARK, SETTINGS, compare, name_run
 from hushgraph.comparison.result import BILLBOARD, FOLDERS, NAMES, Comparison, Entry
 
-__all__ = ["BILLBOARD", "FOLDERS", "NAMES", "SETTINGS", "Comparison", "Entry", "compare", "name_run"]
+__all__ = [
+    "BILLBOARD",
+    "DEMO_MARK",
+    "FOLDERS",
+    "NAMES",
+    "SETTINGS",
+    "Comparison",
+    "Entry",
+    "compare",
+    "name_run",
+]

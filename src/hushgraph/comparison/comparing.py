@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from hushgraph.training.trainer import Observer
 
 SETTINGS = "settings.json"
+DEMO_MARK = ".hushgraph-demo"
+"""A file in the folder of a demo, which the next demo may replace."""
 _BY_PLAN = {
     ("trees", False): "GNN",
     ("rows", False): "MLP",
@@ -114,12 +117,14 @@ def compare(
     charged_to = None if opened is None else os.path.abspath(opened.path)
     described = _describe_settings({"data": data, "budget": charged_to, **given})
     known = None if where is None else _read_begun(where, described)
+    if where is not None and known is None:
+        check_out(where, besides={DEMO_MARK})
     each = {which: _arguments_of(which, given) for which in _ORDER}
     prepared = _prepare_all(data, each)
     choose_device(device)
     folders = {which: None if where is None else where / FOLDERS[which] for which in each}
     for folder in folders.values():
-        if folder is not None and (known is None or not folder.exists()):
+        if folder is not None and not folder.exists():
             check_out(folder)
     entries: dict[str, BudgetEntry] = {}
     if opened is not None:
@@ -212,10 +217,20 @@ def _charge_all(
         )
         for which, each in private.items()
     ]
-    with budget.charging(*charges):
-        # Before the charge, so that a comparison that is killed here finds its entries again.
-        if where is not None and known is None:
-            _write_settings(where, settings, entries)
+    new = where if known is None else None
+    is_folder = new is not None and new.exists()
+    try:
+        with budget.charging(*charges):
+            # Before the charge, so that a comparison that is killed here finds its entries again.
+            if new is not None:
+                _write_settings(new, settings, entries)
+    except RunError:
+        if new is not None and not budget.may_hold(budget.path, *(charge.run for charge in charges)):
+            with contextlib.suppress(OSError):
+                (new / SETTINGS).unlink(missing_ok=True)
+                if not is_folder:
+                    new.rmdir()
+        raise
     return entries
 
 

@@ -558,7 +558,10 @@ def _check_by_column(name: str, value: Any) -> dict[str, Any]:
 
 def _check_scale(name: str, value: Any) -> Scale:
     given = asdict(value) if isinstance(value, Scale) else value
-    expected = f"{name}={value!r}: expected a centre, a spread above 0 and perhaps log"
+    shown = repr(value)
+    if isinstance(given, Mapping):
+        shown = ",".join("log" if each is True else str(each) for each in given.values() if each is not False)
+    expected = f"{name}={shown}: expected a centre, a spread above 0 and perhaps log"
     if not isinstance(given, Mapping) or {"centre", "spread"} - given.keys() or given.keys() - _SCALE_KEYS:
         raise InputError(f"{expected}, as {{centre = 40, spread = 15}}")
     centre, spread, log = as_float(given["centre"]), as_float(given["spread"]), given.get("log", False)

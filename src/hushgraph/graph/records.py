@@ -98,7 +98,9 @@ def read_places(given: Any, folder: Path | None = None) -> tuple[str, ...] | str
     if isinstance(given, str) and given.startswith(_HASH):
         count_buckets(given)
         return given
-    if isinstance(given, (str, os.PathLike)):
+    shown = "places"
+    if isinstance(given, (str, os.PathLike)) and os.fspath(given):
+        shown = f"places={os.fspath(given)!r}:"
         path = (folder or Path()) / Path(given).expanduser()
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -109,13 +111,13 @@ def read_places(given: Any, folder: Path | None = None) -> tuple[str, ...] | str
                 "hash:N"
             ) from None
         names = [line.strip() for line in lines]
-    elif isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
+    elif isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)):
         names = [str(each) for each in given]
     else:
         raise InputError(f"places={given!r}: expected names of places, a file of them, or hash:N")
     kept = tuple(dict.fromkeys(name for name in names if name))
     if not kept:
-        raise InputError("places holds no name; expected at least one place, or hash:N")
+        raise InputError(f"{shown} holds no name; expected at least one place, or hash:N")
     return kept
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +51,7 @@ class NewNodes:
         weights: float64, of every place listed, after the declared function; None where there are none.
         unknown_names: the first few different identifiers that the board does not have.
         edges_skipped: how many records say whom other nodes list.
+        undeclared: how many records of undeclared relations were dropped.
         filled: bool [R, numbers], which numbers were empty; None where none may be.
     """
 
@@ -61,6 +62,7 @@ class NewNodes:
     weights: npt.NDArray[np.float64] | None = None
     unknown_names: tuple[str, ...] = ()
     edges_skipped: int = 0
+    undeclared: int = 0
     filled: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
@@ -159,6 +161,7 @@ def locate(rows: NewRows, boards: ReadyBoards, num_features: int, *, are_new: bo
         weights=rows.weights,
         unknown_names=unknown_names,
         edges_skipped=rows.edges_skipped,
+        undeclared=rows.undeclared,
         filled=rows.filled,
     )
 
@@ -208,10 +211,14 @@ def _locate_relations(rows: NewRows, board: Board) -> tuple[NewRows, npt.NDArray
                 is_of &= rows.relations == block.name
             numbers_of = block.find(names)
             places = np.where(is_of & (numbers_of >= 0), starts[number] + numbers_of, places)
-    if rows.is_reverse is None:
-        return rows, places
-    # A record between two nodes belongs to the end that lists; one of a place to the person.
-    kept = ~rows.is_reverse | (~is_node & ~is_new)
+    kept = np.ones(len(names), np.bool_)
+    if rows.relations is not None:
+        # As in training: of a relation that is not declared.
+        kept = ~is_node | (rows.relations != "")
+    undeclared = int((~kept).sum())
+    if rows.is_reverse is not None:
+        # A record between two nodes belongs to the end that lists; one of a place to the person.
+        kept &= ~rows.is_reverse | (~is_node & ~is_new)
     owners = np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))[kept]
     counts = np.bincount(owners, minlength=len(rows.indptr) - 1)
     cut = rows._replace(
@@ -220,6 +227,7 @@ def _locate_relations(rows: NewRows, board: Board) -> tuple[NewRows, npt.NDArray
         weights=None if rows.weights is None else rows.weights[kept],
         relations=None if rows.relations is None else rows.relations[kept],
         is_reverse=None,
+        undeclared=undeclared,
     )
     return cut, places[kept]
 
@@ -251,19 +259,25 @@ def find_lists(
         raise InputError(
             f"places: the run has the relations {', '.join(names)}; give a list for each, by name"
         )
+    if isinstance(places, Mapping) and not names:
+        raise InputError("places: lists by relation, and the run has none; give one list for each row")
     wrong = next((name for name in by_relation if names and name not in names), None)
-    if wrong is not None or (isinstance(places, Mapping) and not names):
-        raise InputError(f"places: no relation {wrong!r}; the run has {', '.join(names) or 'none'}")
+    if wrong is not None:
+        raise InputError(f"places: no relation {wrong!r}; the run has {', '.join(names)}")
     if weights is not None and not any(block.is_weighted for block in board.blocks):
         raise InputError("weights: the run was trained without weights; leave them out")
     weights_of = dict(weights) if isinstance(weights, Mapping) else {next(iter(by_relation), ""): weights}
     starts = find_starts(board.blocks)
     owners, numbers, shares = [], [], []
     for name, lists in by_relation.items():
+        if not _are_lists(lists):
+            raise InputError("places: expected for every row a list of what it lists, as [['p1', 'p2'], []]")
         if len(lists) != num_rows:
             raise InputError(f"places has {len(lists)} lists; expected one for each of {num_rows} rows")
         listed = np.asarray([place for row in lists for place in row])
         given = weights_of.get(name)
+        if given is not None and not _are_lists(given):
+            raise InputError("weights: expected for every row a list of numbers, as [[1.0, 2.0], []]")
         if given is not None and [len(row) for row in given] != [len(row) for row in lists]:
             raise InputError("weights: expected one number for each place of every list")
         if board.blocks:
@@ -282,6 +296,13 @@ def find_lists(
     is_weighted = any(block.is_weighted for block in board.blocks)
     own_shares = np.concatenate(shares)[order] if is_weighted and shares else None
     return NewRows(None, None, indptr, joined, weights=own_shares)
+
+
+def _are_lists(given: Any) -> bool:
+    """Whether this holds lists: a text is none, although it can be read letter by letter."""
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes)) or not hasattr(given, "__len__"):
+        return False
+    return all(isinstance(row, Iterable) and not isinstance(row, (str, bytes)) for row in given)
 
 
 def fill_empty(features: Any, columns: Columns | None) -> tuple[Any, npt.NDArray[np.bool_] | None]:

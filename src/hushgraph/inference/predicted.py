@@ -32,11 +32,15 @@ class Skipped(NamedTuple):
         unknown: how many listed places are not on the board.
         unknown_names: the first few of these.
         edges: how many records say whom other nodes list.
+        undeclared: how many records are of relations that are not declared.
+        weightless: how many weights count as 0; of these and the former executors keep no count.
     """
 
     unknown: int
     unknown_names: tuple[str, ...]
     edges: int
+    undeclared: int = 0
+    weightless: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +83,16 @@ class Summary:
                 "edges_skipped": self.skipped.edges,
             }
         return about
+
+    @property
+    def notes(self) -> list[str]:
+        """Counts of what was dropped or counts for nothing, for the owner of the rows alone."""
+        skipped = self.skipped or Skipped(0, (), 0)
+        counts = {
+            "records of undeclared relations dropped": skipped.undeclared,
+            "weights that count as 0": skipped.weightless,
+        }
+        return [f"{what}: {count:,}" for what, count in counts.items() if count]
 
     def to_lines(self) -> list[str]:
         """Return what is promised, what nodes are flagged by and what was skipped, a line each."""
@@ -135,7 +149,13 @@ class Predicted:
             reads_neighbours=self.reads_neighbours,
             skipped=None
             if nodes is None
-            else Skipped(nodes.num_unknown, nodes.unknown_names, nodes.edges_skipped),
+            else Skipped(
+                nodes.num_unknown,
+                nodes.unknown_names,
+                nodes.edges_skipped,
+                undeclared=nodes.undeclared,
+                weightless=0 if nodes.weights is None else int((nodes.weights == 0).sum()),
+            ),
         )
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph._files import whole_file
+from hushgraph._files import check_parent, whole_file
 from hushgraph._text import is_elsewhere
 from hushgraph.datasets.tables.reading import open_database
 from hushgraph.errors import InputError
@@ -42,8 +42,7 @@ def check_out(out: str | os.PathLike[str], *, force: bool) -> None:
         )
     if path.exists() and not force:
         raise InputError(f"out={path}: it exists already; choose another name, or give --force")
-    if not path.parent.is_dir():
-        raise InputError(f"out={path}: there is no folder {path.parent}; make it first")
+    check_parent(path)
 
 
 def save(path: Path, parts: Iterable[Columns]) -> None:

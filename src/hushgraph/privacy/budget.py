@@ -28,7 +28,7 @@ from hushgraph._text import rounded_up
 from hushgraph._validate import as_float, show_value
 from hushgraph.errors import BudgetExceededError, PlanError, RunError, WriteError, explain
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.ledger_copy import LedgerCopy, make_copy
+from hushgraph.privacy.ledger_copy import LedgerCopy, discard_copies, make_copy
 from hushgraph.privacy.lines import MALFORMED, read_line, write_line
 from hushgraph.privacy.plans import json_number
 from hushgraph.privacy.run_charge import RunCharge, compose_charges, describe_composition
@@ -44,6 +44,8 @@ MOST_RUNS = 1 << 20
 _TORN = re.compile(rb'\{"epsilon": ([0-9.e+-]+), "delta": ([0-9.e+-]+), "')
 # What a run may be called: it names a file.
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]*")
+# What a line that was cut short is recorded as.
+_UNKNOWN = "unknown"
 _NEW_BUDGET = "count the whole budget as spent; whether a new one is set up is its owner's decision"
 
 
@@ -110,6 +112,8 @@ class DataBudget:
                 f"delta={show_value(delta)}: expected a number above 0 and below 1, at most 1 / (10 N) for N "
                 "training nodes"
             )
+        if not target.parent.is_dir():
+            raise RunError(f"budget={target}: there is no folder {target.parent}; make it first")
         line, _ = write_line({"budget": VERSION, "epsilon": total, "delta": checked}, after="")
         with _hold_lock(target):
             if target.exists():
@@ -192,12 +196,17 @@ class DataBudget:
             new = [charge for charge in charges if contents.budget.find(charge.run) is None]
             contents.budget.check(*new)
             yield
-            for charge in new:
-                # Before the charge, which says that it is there.
-                if charge.has_copy:
-                    make_copy(self.copy_path(charge.run))
-            if new:
-                _append(self.path, contents, new)
+            # Made before the charge, which says that they are there.
+            copies = [self.copy_path(charge.run) for charge in new if charge.has_copy]
+            try:
+                for copy in copies:
+                    make_copy(copy)
+                if new:
+                    _append(self.path, contents, new)
+            except RunError:
+                if not self.may_hold(self.path, *(charge.run for charge in new)):
+                    discard_copies(copies)
+                raise
 
     def check(self, *charges: RunCharge) -> None:
         """Raise BudgetExceededError where the total does not allow these charges after all others.
@@ -231,6 +240,15 @@ class DataBudget:
     def find(self, run: str) -> RunCharge | None:
         """The charge of a run, if it was charged."""
         return next((charge for charge in self.charges if charge.run == run), None)
+
+    @staticmethod
+    def may_hold(path: str | os.PathLike[str], *runs: str) -> bool:
+        """Whether the file may hold a charge of these runs, if only a part of its line, after one failed."""
+        try:
+            charges = _read(Path(path)).budget.charges
+        except RunError:
+            return True
+        return any(charge.run in runs or charge.command == _UNKNOWN for charge in charges)
 
     def copy_path(self, run: str) -> Path:
         """Where the copy of a run's ledger is."""
@@ -335,6 +353,8 @@ class _Contents(NamedTuple):
 
 def _read(path: Path) -> _Contents:
     """Read and check every line."""
+    if path.is_dir():
+        raise RunError(f"budget={path}: it is a folder; expected the file of a budget")
     with explain(RunError, f"budget={path}: cannot be read", "check its permissions"):
         try:
             content = path.read_bytes()
@@ -390,13 +410,13 @@ def _read_charge(path: Path, number: int, entry: dict[str, Any]) -> RunCharge:
 def _read_torn_line(raw: bytes) -> RunCharge:
     """What a line that was cut short counts as: the most that it can have been."""
     unreadable = RunCharge(
-        run=make_run_id("unknown"),
+        run=make_run_id(_UNKNOWN),
         epsilon=math.inf,
         delta=0.0,
-        accountant="unknown",
+        accountant=_UNKNOWN,
         charges=(),
-        command="unknown",
-        data="unknown",
+        command=_UNKNOWN,
+        data=_UNKNOWN,
         why="A line of the budget was cut short, so its cost is unknown.",
     )
     begun = _TORN.match(raw)

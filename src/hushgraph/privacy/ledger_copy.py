@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from hushgraph._files import append_line, is_same, lock_file, sync_folder, unlock_file
@@ -87,3 +89,13 @@ def make_copy(path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666))
         for folder in (path.parent, path.parent.parent):
             sync_folder(folder)
+
+
+def discard_copies(paths: Iterable[Path]) -> None:
+    """Remove copies that are still empty, and their folder with the last: their runs were not charged."""
+    for path in paths:
+        # The system keeps a folder that holds another copy.
+        with contextlib.suppress(OSError):
+            if not path.stat().st_size:
+                path.unlink()
+            path.parent.rmdir()

@@ -43,7 +43,7 @@ def read_audit(folder: RunFolder, path: str | os.PathLike[str] | None = None) ->
     except OSError as error:
         raise InputError(f"audit={place}: cannot be read ({error.strerror}); give the record") from None
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
-        reason = " ".join(repr(error).split())[:100]
+        reason = f"it has no {error}" if isinstance(error, KeyError) else " ".join(repr(error).split())[:100]
         raise InputError(
             f"audit={place}: not the record of an audit ({reason}); write one with hushgraph audit RUN --out"
         ) from None

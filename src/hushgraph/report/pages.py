@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._files import write_whole
+from hushgraph._files import check_parent, write_whole
 from hushgraph._text import digits_down, digits_up, rounded_up
 from hushgraph.errors import InputError, explain
 from hushgraph.figures.names import format_figure, name_figure
@@ -77,8 +77,7 @@ def check_target(path: str | os.PathLike[str], marks: Mapping[str, bytes], *, wh
     place, suffix = Path(path), next(iter(marks))
     if place.suffix != suffix:
         raise InputError(f"out={place}: expected a name that ends in {suffix}")
-    if not place.parent.is_dir():
-        raise InputError(f"out={place}: there is no folder {place.parent}; make it first")
+    check_parent(place)
     for ending, mark in marks.items():
         file = place.with_suffix(ending)
         with explain(InputError, f"out={file}: cannot be read", "choose another name"):

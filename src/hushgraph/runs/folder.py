@@ -19,9 +19,10 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +39,7 @@ from hushgraph.datasets import load_graph
 from hushgraph.datasets.loading import name_labels
 from hushgraph.datasets.tables.files import TableFiles
 from hushgraph.datasets.tables.new_rows import ListedBy, new_rows_from_tables
-from hushgraph.errors import DivergedError, InputError, RunError, WriteError, explain
+from hushgraph.errors import DivergedError, GraphError, InputError, RunError, WriteError, explain
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.records import EdgeWeight, RelationInfo
@@ -68,6 +69,8 @@ from hushgraph.tasks.task import Task
 FIGURES_FILE = "figures.json"
 SCALING_FILE = "scaling.json"
 RELEASE = "release"
+# What advises to read data in another way, which a run cannot.
+_SETTING = re.compile(r"--(?!edges\b|engine\b)[a-z]|\bnum_classes\b|\btask=")
 # In the folder of a run that an engine of version 0.2.0 began, whose board is no file of this kind.
 _BEGUN_ELSEWHERE = "engine.json"
 _FILES = (
@@ -89,12 +92,17 @@ def _refuse_run(out: Path) -> None:
         raise RunError(f"out={out}: it holds a run already; resume it, or choose another folder")
 
 
-def check_out(path: str | os.PathLike[str]) -> None:
-    """Refuse a folder for a new run that is a file, holds a run or holds anything else, such as the data."""
+def check_out(path: str | os.PathLike[str], *, besides: Collection[str] = ()) -> None:
+    """Refuse a folder for something new that is a file, holds a run or holds anything else, such as the data.
+
+    Args:
+        path: of the folder, which need not exist.
+        besides: names of files that it may hold.
+    """
     out = Path(path)
     with _creating(out):
         _refuse_run(out)
-        if out.is_dir() and any(out.iterdir()):
+        if out.is_dir() and any(each.name not in besides for each in out.iterdir()):
             raise RunError(f"out={out}: it holds other files; choose a new folder, or an empty one")
         if out.exists() and not out.is_dir():
             raise OSError("it is a file")
@@ -193,25 +201,37 @@ class RunFolder:
             write_about(self.path, about)
             return ledger
         except BaseException:
-            # Only what was made here: another process may be making its run in the same folder.
-            with contextlib.suppress(OSError):
-                if ledger is not None:
-                    ledger.discard()
-                if is_new:
-                    self.path.rmdir()
+            self._discard(ledger, is_new=is_new)
             raise
+
+    def _discard(self, ledger: Ledger | None, *, is_new: bool) -> None:
+        """Remove what `create` made and no more: another process may be making a run in the same folder."""
+        with contextlib.suppress(OSError):
+            if ledger is not None:
+                (self.path / ABOUT).unlink(missing_ok=True)
+                ledger.discard()
+            if is_new:
+                self.path.rmdir()
 
     def start(self) -> Ledger:
         """Write the folder of a new run, and charge the run to the budget of its data, if it has one.
 
-        A kill in between leaves a run that is charged when it is resumed.
+        A kill in between leaves a run that is charged when it is resumed. Where the budget cannot be charged,
+        nothing is left behind.
 
         Returns:
             The ledger, open and locked.
         """
+        is_new, begun = not self.path.exists(), None
         with contextlib.ExitStack() as stack:
-            with self._charging(self.budget):
-                ledger = stack.enter_context(self.create())
+            try:
+                with self._charging(self.budget):
+                    ledger = begun = stack.enter_context(self.create())
+            except RunError:
+                entry = self.budget
+                if begun is not None and entry is not None and not DataBudget.may_hold(entry.file, entry.run):
+                    self._discard(begun, is_new=is_new)
+                raise
             if self.budget is not None:
                 self.budget.begin_session(ledger)
             stack.pop_all()
@@ -428,18 +448,19 @@ class RunFolder:
     def read_raw_graph(self, data: Any) -> Graph:
         """Read the data of the run without scaling its numbers; raise RunError for other data."""
         config = self.config
-        graph = load_graph(
-            data,
-            symmetrize=config.symmetrize,
-            split=config.split,
-            split_seed=config.split_seed,
-            num_classes=self.num_classes,
-            columns=self.columns,
-            task=name_labels(_as_read(self.asked)),
-            edge_weight=config.edge_weight if self.columns is None else None,
-            people=config.people,
-            person=config.person,
-        )
+        with self.explain_other_data("the data it began with"):
+            graph = load_graph(
+                data,
+                symmetrize=config.symmetrize,
+                split=config.split,
+                split_seed=config.split_seed,
+                num_classes=self.num_classes,
+                columns=self.columns,
+                task=name_labels(_as_read(self.asked)),
+                edge_weight=config.edge_weight if self.columns is None else None,
+                people=config.people,
+                person=config.person,
+            )
         graph = self._declare_task(graph)
         if config.setting == "inductive":
             graph = graph.disjoint()
@@ -455,6 +476,21 @@ class RunFolder:
                 "data it began with"
             )
         return graph
+
+    @contextlib.contextmanager
+    def explain_other_data(self, expected: str) -> Iterator[None]:
+        """Ask for the data that is expected where an error of this context advises to change a setting."""
+        try:
+            yield
+        except GraphError as error:
+            fact, *others = str(error).split("; ")
+            kept = [part for part in others if not _SETTING.search(part)]
+            if kept == others:
+                raise
+            text = "; ".join([fact, *kept])
+            raise GraphError(
+                f"{text}; run {self.path} keeps the settings of its training: give {expected}"
+            ) from None
 
     def read_rows(self, files: TableFiles, boards: ReadyBoards, *, listed_by: ListedBy) -> RowsOfGraph:
         """Read a part of the rows of the run as a graph of their own, as `read_graph` reads all of them.

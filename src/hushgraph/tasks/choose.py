@@ -31,17 +31,20 @@ def choose_other_task(
         return "labels"
     if task != "number" and bounds is None:
         return None
+    shown = bounds if isinstance(bounds, str) or bounds is None else ",".join(map(str, bounds))
     if task not in ("auto", "number") or given:
+        what = f"bounds={shown}" if bounds is not None else "task='number'"
         raise InputError(
-            f"bounds={bounds} with {given or f'task={task!r}'}: bounds belong to task='number', which has no "
+            f"{what} with {given or f'task={task!r}'}: bounds belong to task='number', which has no "
             "classes; leave out one"
         )
     if bounds == "private":
         return Number(bounds="private")
     if bounds is None or isinstance(bounds, str) or len(bounds) != 2:
+        begin = "task='number' without bounds: it" if bounds is None else f"bounds={shown}: task='number'"
         raise InputError(
-            f"bounds={bounds}: task='number' needs the lowest and the highest number, as 0,100, which are "
-            "declared, never looked up in the data; or bounds='private', which pays for them"
+            f"{begin} needs the lowest and the highest number, as 0,100, which are declared, never looked up "
+            "in the data; or bounds='private', which pays for them"
         )
     return Number(low=float(bounds[0]), high=float(bounds[1]))
 

@@ -756,15 +756,16 @@ class Run:
         config, columns = self.config, self.folder.columns
         reads_records = self.plan.num_layers > 0
         is_read = isinstance(data, Graph)
-        graph = load_graph(
-            data,
-            symmetrize=config.symmetrize if symmetrize is None else symmetrize,
-            num_classes=self.folder.num_classes,
-            columns=columns,
-            labels=False,
-            edge_weight=config.edge_weight if reads_records and not is_read and columns is None else None,
-            people=None if is_read else config.people,
-        )
+        with self.folder.explain_other_data("data of the same form"):
+            graph = load_graph(
+                data,
+                symmetrize=config.symmetrize if symmetrize is None else symmetrize,
+                num_classes=self.folder.num_classes,
+                columns=columns,
+                labels=False,
+                edge_weight=config.edge_weight if reads_records and not is_read and columns is None else None,
+                people=None if is_read else config.people,
+            )
         if reads_records and tuple(each.info for each in graph.relations) != self.folder.relations:
             raise InputError(
                 "the data has other relations or weights than the run was trained on; give data with the same"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.datasets import load_graph
-from hushgraph.errors import GraphError, InputError
+from hushgraph.errors import GraphError, InputError, WriteError
 from hushgraph.graph.columns import Columns
 from messy_tables import write_messy_tables
 from two_tables import folder_of
@@ -111,14 +112,14 @@ def test_rules_are_proposed_whether_or_not_a_row_needs_them(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("nodes", "edges", "words"),
     [
-        ("id,a,label\nx,1,0\nx,2,1\n", "source,target\nx,x\n", "1 rows repeat an id.*'x'"),
-        ("id,a,label\nx,1,0\n,2,1\n", "source,target\nx,x\n", "1 ids are empty.*line 3"),
+        ("id,a,label\nx,1,0\nx,2,1\n", "source,target\nx,x\n", "1 row repeats an id.*'x'"),
+        ("id,a,label\nx,1,0\n,2,1\n", "source,target\nx,x\n", "1 id is empty.*line 3"),
         ("id,a,label\n", "source,target\n", "the table has no rows"),
         ("id,a,label\nx,1,0\ny,2,1\n", "source,target\nq,r\n", "not a node.*'q'.*such as 'x', 'y'"),
         (
             "id,a,label,split\nx,1,0,later\ny,2,1,train\n",
             "source,target\nx,y\n",
-            r"1 cells are none of train.*\('later'\)",
+            r"1 cell is none of train.*\('later'\)",
         ),
         (
             "id,a,label,split\nx,1,0,val\ny,2,1,test\n",
@@ -202,6 +203,56 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
         hg.check("demo")
     with pytest.raises(GraphError, match="no such file"):
         hg.check(tmp_path / "nodes.csv")
+    with pytest.raises(GraphError, match="nope: no such file or folder; give a folder of tables"):
+        hg.check(tmp_path / "nope")
+
+
+RECORDS = "source,target,amount,kind,day\na,b,x,calls,2024-01-02\nb,c,3,pays,today\n"
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        (
+            {
+                "edge_weight": "amount",
+                "relation": {"kind": ["calls"]},
+                "edge_date": "day",
+                "since": "2024-01-01",
+            },
+            {"amount": "weight", "kind": "relation", "day": "date"},
+        ),
+        ({"edge_weight": "kind"}, {"amount": "number", "kind": "weight"}),
+        ({"edge_weight": "count"}, {"amount": "number"}),
+        ({}, {"amount": "weight", "kind": "text", "day": "text"}),
+    ],
+)
+def test_what_is_declared_of_records_is_shown(
+    declared: dict[str, Any], words: dict[str, str], tmp_path: Path
+) -> None:
+    records = RECORDS if "edge_date" in declared else RECORDS.replace("x", "2")
+    folder = folder_of(tmp_path / "people", "id,a,label\na,1,0\nb,2,1\nc,3,0\n", records)
+    checked = hg.check(folder, columns=declared)
+    assert roles(checked).items() >= words.items()
+    shown = {column.name: column.holds for column in checked.columns}
+    assert all("left out" not in shown[name] for name, word in words.items() if word != "text")
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes", "hint"),
+    [
+        # Labels that occur alone too are lists, whatever their share.
+        (["a;b", "a", "b", "c", "d", "e"], ["a", "b", "c", "d", "e"], "(--task labels)"),
+        (["a;b", "c", "d", "e", "f", "g"], ["a;b", "c", "d", "e", "f", "g"], "give --task labels"),
+        (["a", "b", "c", "d", "e", "f"], ["a", "b", "c", "d", "e", "f"], ""),
+    ],
+)
+def test_labels_that_look_like_lists(cells: list[str], classes: list[str], hint: str, tmp_path: Path) -> None:
+    rows = "".join(f"p{n},{n},{cell}\n" for n, cell in enumerate(cells))
+    checked = hg.check(folder_of(tmp_path / "ml", f"id,a,label\n{rows}", "source,target\np0,p1\n"))
+    assert checked.declared["classes"] == classes
+    assert hint in str(checked)
+    assert ("--task labels" in str(checked)) == bool(hint)
 
 
 def test_frames(people: Path) -> None:
@@ -232,3 +283,24 @@ def test_the_command_says_what_stops(tmp_path: Path, run: Run) -> None:
     code, out, err = run("check", folder)
     assert (code, err) == (2, "hushgraph: 1 problem stops training; see above, then run check again\n")
     assert "STOPS TRAINING" in out
+
+
+def test_findings_are_shown_where_the_file_cannot_be_written(
+    people: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: Any) -> None:
+        raise WriteError(f"{path}: cannot be written (Permission denied); choose another folder")
+
+    monkeypatch.setattr("hushgraph.datasets.tables.check.write_whole", refuse)
+    code, out, err = run("check", people, "--label", "school")
+    assert code == 1
+    assert "Problems:" in out
+    assert "Next: hushgraph train" in out
+    assert "written" not in out
+    assert err == (
+        f"hushgraph: {people}/graph.toml: cannot be written (Permission denied); choose another folder, with "
+        "--out graph.toml\n"
+    )
+    code, out, _ = run("check", people, "--label", "school", "--json")
+    findings, failure = map(json.loads, out.splitlines())
+    assert (code, failure["exit_code"], findings["can_train"], findings["out"]) == (1, 1, True, None)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph._files import write_whole
-from hushgraph.datasets.paths import format_path
+from hushgraph.datasets.catalog import registry as catalog
+from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.tables.files import MAPPING, TableFiles, find_tables, is_tables
 from hushgraph.datasets.tables.findings import Listing
 from hushgraph.datasets.tables.formats import guess_formats
@@ -39,7 +40,7 @@ class ColumnCheck:
         table: "nodes" or "edges".
         name: of the column.
         looks_like: "id", "label", "split", "person", "number", "boolean", "date", "category", "text",
-            "weight", "source", "target" or a reason to leave it out.
+            "weight", "relation", "source", "target" or a reason to leave it out.
         holds: its range or its number of values, and how many cells are empty; private.
     """
 
@@ -268,6 +269,12 @@ def check(
     asked: dict[str, Any] = {"task": None if task == "auto" else task, "bounds": bounds, "positive": positive}
     asked |= {"rare": rare, "class_weight": class_weight}
     if not is_tables(data):
+        named = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
+        if named is not None and named not in catalog.names() and not path_exists(Path(named)):
+            raise GraphError(
+                f"{format_path(named)}: no such file or folder; give a folder of tables, or the table of "
+                "nodes and --edges"
+            )
         raise GraphError(
             "check reads tables: a folder with nodes and edges, or a pair of files; other data is checked by "
             "hushgraph plan DATA --epsilon 4"

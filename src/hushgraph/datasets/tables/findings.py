@@ -133,7 +133,7 @@ class Finder:
         Args:
             profile: of the column; None for the names of ends in the table `linked`.
             condition: in SQL.
-            what, remedy, stops: as in `Problem`; `what` has places for how many and for the s of a plural.
+            what, remedy, stops: as in `Problem`; `what` has places for how many, a plural and its verb.
             place: 0 for nodes, 1 for edges.
             show: what examples are: cells, the rows of nodes that they are in, or different values in order.
         """
@@ -151,7 +151,10 @@ class Finder:
             ).fetchall()
             name = self.tables[0].row_name if show == "rows" else show_cell
             examples = tuple(name(each) for (each,) in first)
-        what = what.format(f"{count:,}", s="" if count == 1 else "s")
+        # Of one, `{s}` of a noun is empty and that of a verb, `{v}`, is not.
+        one = {"s": "", "v": "s", "are": "is", "have": "has", "numbers": "a number"}
+        many = {"s": "s", "v": "", "are": "are", "have": "have", "numbers": "numbers"}
+        what = what.format(f"{count:,}", **(one if count == 1 else many))
         self._add(place, profile.name if profile else "", what, count, remedy, examples, stops=stops)
         return count
 

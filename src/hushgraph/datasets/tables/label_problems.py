@@ -100,10 +100,12 @@ class LabelFinder(Finder):
                 return
             classes = self._values(profile)
             self.listing.declared["classes"] = classes
+            advice = "list them with --classes if they are public, as the next command does"
+            if any(mark in name for mark in _BETWEEN for name in classes):
+                advice += "; if a cell lists several labels, give --task labels"
             self._add(
                 *(0, profile.name, f"classes have names, {len(classes)} of them", profile.filled),
-                "list them with --classes if they are public, as the next command does",
-                tuple(map(repr, classes[:EXAMPLES])),
+                *(advice, tuple(map(repr, classes[:EXAMPLES]))),
             )
         elif classes is not None:
             outside = self._outside(profile, classes)
@@ -111,7 +113,7 @@ class LabelFinder(Finder):
                 self._check_lists(profile, mark)
                 return
             advice = "list all classes (--classes), correct the cells, or empty them (--missing)"
-            self._report(profile, outside, "{} labels are not listed in classes", advice, stops=True)
+            self._report(profile, outside, "{} label{s} {are} not listed in classes", advice, stops=True)
         if classes or profile.distinct:
             self._check_rare(profile, list(classes or map(str, range(profile.distinct))))
         self._add_unlabelled(profile)
@@ -169,10 +171,10 @@ class LabelFinder(Finder):
         elif bounds != PRIVATE_BOUNDS:
             outside = f"{filled} AND NOT {value} BETWEEN {float(bounds[0])!r} AND {float(bounds[1])!r}"
             advice = "they count as the nearer bound; give wider --bounds if these are numbers to predict"
-            self._report(profile, outside, "{} numbers lie outside the bounds", advice)
+            self._report(profile, outside, "{} number{s} lie{v} outside the bounds", advice)
         not_number = f"{filled} AND {value} IS NULL"
         advice = "correct them, or count them as empty (--missing): such a row has no label"
-        self._report(profile, not_number, "{} labels are not numbers", advice, stops=True)
+        self._report(profile, not_number, "{} label{s} {are} not {numbers}", advice, stops=True)
         self._add_unlabelled(profile)
 
     def _find_other_task(self, profile: Profile) -> bool:
@@ -198,8 +200,10 @@ class LabelFinder(Finder):
                 f"label) FROM {self._labels_sql(profile, mark)}) FROM (SELECT DISTINCT {cell} AS v FROM "
                 f"raw_nodes WHERE {self._filled(profile)})"
             ).fetchone()
-            # Labels come back in other combinations; names that happen to hold a comma do not.
-            if with_mark * 3 >= different and single < different and single <= _MOST_LABELS:
+            # Labels come back in other combinations or alone; names that happen to hold a comma do not.
+            is_often = with_mark * 3 >= different and single < different
+            is_alone = with_mark > 0 and single == different - with_mark
+            if (is_often or is_alone) and single <= _MOST_LABELS:
                 return mark
         return None
 
@@ -262,10 +266,10 @@ class LabelFinder(Finder):
                 continue
             wrong = f"{self._filled(profile)} AND {flag_sql(profile.sql)} IS NULL"
             advice = "correct them, or empty them (--missing): such a row has no label"
-            self._report(profile, wrong, "{} cells are neither 0 nor 1", advice, stops=True)
+            self._report(profile, wrong, "{} cell{s} {are} neither 0 nor 1", advice, stops=True)
             self._add_unlabelled(profile)
 
     def _add_unlabelled(self, profile: Profile) -> None:
         if profile.empty:
-            what = f"{profile.empty:,} rows have no label"
+            what = "1 row has no label" if profile.empty == 1 else f"{profile.empty:,} rows have no label"
             self._add(0, profile.name, what, profile.empty, "fine: training skips them")

@@ -39,6 +39,7 @@ class NewRows(NamedTuple):
         is_reverse: whether the row is the other end than the one that lists: such a record is the row's own
             only where the other end is no node. None where there are no places.
         also_new: as in `TableFiles`.
+        undeclared: how many records of undeclared relations are gone.
         cells: of rows of the graph, `y`, `persons` and splits as `NodeTable.arrays` gives them; else empty.
     """
 
@@ -52,6 +53,7 @@ class NewRows(NamedTuple):
     relations: npt.NDArray[Any] | None = None
     is_reverse: npt.NDArray[np.bool_] | None = None
     also_new: npt.NDArray[Any] | None = None
+    undeclared: int = 0
     cells: Mapping[str, Any] = MappingProxyType({})
 
 

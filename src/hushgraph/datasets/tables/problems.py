@@ -108,12 +108,12 @@ class _Finder(RecordFinder):
         if profile.rows == 0:
             self._add(0, name, "the table has no rows", 1, "expected one node per row", stops=True)
         remedy = "give each row an id"
-        self._report(profile, f"{cell} IS NULL", "{} ids are empty", remedy, show="rows", stops=True)
+        self._report(profile, f"{cell} IS NULL", "{} id{s} {are} empty", remedy, show="rows", stops=True)
         if not profile.is_unique:
             first = f"SELECT min(row_no) FROM raw_nodes GROUP BY {cell}"
             again = f"{cell} IS NOT NULL AND row_no NOT IN ({first})"
             remedy = "keep one row for each id"
-            self._report(profile, again, "{} rows repeat an id", remedy, show="values", stops=True)
+            self._report(profile, again, "{} row{s} repeat{v} an id", remedy, show="values", stops=True)
 
     def check_person(self) -> None:
         """Report a missing column of persons, and nodes that have no person."""
@@ -124,7 +124,7 @@ class _Finder(RecordFinder):
         if profile is not None and profile.empty:
             remedy = "fine: each is a person of its own"
             empty = empty_sql(profile.sql, self.missing)
-            self._report(profile, empty, "{} nodes have no person", remedy, show="rows")
+            self._report(profile, empty, "{} node{s} {have} no person", remedy, show="rows")
 
     def check_split(self) -> None:
         """Report cells that name no split, and a split without training nodes."""
@@ -137,7 +137,7 @@ class _Finder(RecordFinder):
             text = f"lower(trim(CAST({profile.sql} AS VARCHAR)))"
             known = [word for words in SPLIT_WORDS for word in words]
             wrong = f"{self._filled(profile)} AND {text} NOT IN ({list_sql(known)})"
-            what = "{} cells are none of train, val, test, 0, 1, 2"
+            what = "{} cell{s} {are} none of train, val, test, 0, 1, 2"
             advice = "correct them, or draw a split (--split 0.6/0.2/0.2)"
             self._report(profile, wrong, what, advice, show="values", stops=True)
         elif profile.trains == 0:
@@ -152,7 +152,7 @@ class _Finder(RecordFinder):
         if profile.empty:
             how = f"fill them (--fill {name}=0)" if constant is None else f"filled with {constant:g} (fill)"
             empty, stops = empty_sql(profile.sql, self.missing), constant is None
-            self._report(profile, empty, "{} cells are empty", how, show="rows", stops=stops)
+            self._report(profile, empty, "{} cell{s} {are} empty", how, show="rows", stops=stops)
         value = feature_sql(self.rules, name, profile.sql)
         if profile.filled == profile.numbers and not self._has_rule(name):
             return
@@ -160,7 +160,7 @@ class _Finder(RecordFinder):
         if self._count(not_number):
             self._add_texts(profile, not_number)
         infinite = f"{self._filled(profile)} AND isinf({value})"
-        if self._report(profile, infinite, "{} numbers are infinite", _LEFT_OUT):
+        if self._report(profile, infinite, "{} number{s} {are} infinite", _LEFT_OUT):
             self._leave_out(name)
 
     def _has_rule(self, name: str) -> bool:
@@ -176,7 +176,7 @@ class _Finder(RecordFinder):
         else:
             listed = self.listing.declared.setdefault("missing", list(self.missing))
             listed += [text for text in values if text not in listed]
-        self._report(profile, condition, "{} cells are not numbers", advice, show="values")
+        self._report(profile, condition, "{} cell{s} {are} not {numbers}", advice, show="values")
 
     def _leave_out(self, name: str) -> None:
         ignored = self.listing.changes.setdefault("ignore", list(self.settings.get("ignore", ())))
@@ -193,7 +193,7 @@ class _Finder(RecordFinder):
             advice = f"they become {rule} (unknown_category)"
             if rule == "refuse":
                 advice = "list them, or give --unknown-category zeros"
-            what = "{} cells hold a value that is not listed"
+            what = "{} cell{s} hold{v} a value that is not listed"
             self._report(profile, outside, what, advice, stops=rule == "refuse")
 
     def check_edges(self) -> None:

@@ -142,7 +142,11 @@ class RoleGuess:
         if hashed or any(words[name] != "another split" for name in ignored):
             self.looked_up.append("roles")
         ends = {source: "source", target: "target"}
-        edge_words = {name: ends.get(name) or self._name_edge_column(self.edges[name]) for name in self.edges}
+        declared = self._name_declared()
+        edge_words = {
+            name: ends.get(name) or declared.get(name) or self._name_edge_column(profile)
+            for name, profile in self.edges.items()
+        }
         return Roles(
             nodes=words,
             edges=edge_words,
@@ -191,11 +195,22 @@ class RoleGuess:
         is_category = profile.distinct <= MOST_CATEGORIES and profile.distinct * 2 <= profile.filled
         return "category" if is_category else "text"
 
+    def _name_declared(self) -> dict[str, str]:
+        """What columns of the edge table are declared to be, beside ends."""
+        declared = Columns.of(self.given)
+        words = dict.fromkeys(declared.relation, "relation")
+        if declared.edge_date is not None:
+            words[declared.edge_date] = "date"
+        if declared.weight is not None and declared.weight.column is not None:
+            words[declared.weight.column] = "weight"
+        return words
+
     def _name_edge_column(self, profile: Profile) -> str:
         """What another column of the edge table looks like."""
         if not (profile.is_number or profile.name in self.amounts):
             return "text"
-        return "weight" if is_amount(profile.name) else "number"
+        is_weight = is_amount(profile.name) and self.given.get("edge_weight") is None
+        return "weight" if is_weight else "number"
 
     def _find_person(self, without: set[str | None]) -> str | None:
         """A column named like a person, in which values repeat: several nodes of one person."""
