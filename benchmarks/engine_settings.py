@@ -5,8 +5,8 @@
 
 Tasks, owners of edges, kinds of identifiers, scaling, column rules and kinds of records take turns. Both runs
 draw their keys from one stream that follows from the number of the setting. Compared are the boards, the
-histograms and the tables of figures, bit for bit; weights and predictions, by their largest difference; and
-what the ledgers charge. Arrays of all sizes are in files.
+histograms and the tables of figures, bit for bit; weights and predictions, by their largest difference, of
+predicted numbers as a part of the largest one; and what the ledgers charge. Arrays of all sizes are in files.
 
 With Spark, executors also score these rows, and rows that were not there at training, which list places of
 the board and each other, and write files; these are compared with what memory writes.
@@ -253,7 +253,7 @@ def run_both(folder: Path, number: int, engine: str = "duckdb") -> dict[str, Any
         "charges equal": charges(first) == charges(second),
         "figures equal": first.figures == second.figures,
         "weights": max(float((value - weights[1][name]).abs().max()) for name, value in weights[0].items()),
-        "scores": float(np.abs(scores[0] - scores[1]).max()),
+        "scores": distance(*scores),
         **in_executors,
         "left": left,
     }
@@ -288,10 +288,15 @@ def compare_files(folder: Path, run: hg.Run, tables: tuple[Path, Path], new: boo
         each.pop("edges_skipped", None)
     return {
         "in executors": is_folder,
-        "scores": max(float(np.abs(one[name] - other[name]).max()) for name in numbers),
+        "scores": max(distance(one[name], other[name]) for name in numbers),
         "rows equal": [*one] == [*other] and all(same),
         "counts equal": counts[0] == counts[1],
     }
+
+
+def distance(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest difference, as a part of the largest number where that is above 1: bounds may be far apart."""
+    return float(np.abs(one - other).max() / max(1.0, np.abs(one).max()))
 
 
 def list_releases(folder: RunFolder) -> list[Path]:
