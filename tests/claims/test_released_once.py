@@ -307,6 +307,17 @@ def test_a_torn_line_about_a_step_does_not_end_the_run(copied: Path, graph: Grap
     refuse(copied, graph, "board-2 was released and is missing")
 
 
+@run_of("two")
+def test_the_weights_that_a_second_board_came_from_are_not_written_again(copied: Path, graph: Graph) -> None:
+    """Later weights in their place would be taken for what the ballots on it came from."""
+    halfway = copied / "halfway.safetensors"
+    kept = halfway.rename(copied.parent / "kept")
+    refuse(copied, graph, "halfway.safetensors is missing", "restore it")
+    shutil.copyfile(kept, halfway)
+    assert hg.resume(copied, graph, device="cpu").result["guarantee"] == "holds"
+    assert halfway.read_bytes() == kept.read_bytes()
+
+
 def test_digests_tell_boards_apart_and_not_their_parts() -> None:
     values = np.arange(12, dtype=np.float32).reshape(6, 2)
     whole = digest_board([values], 1.0)
