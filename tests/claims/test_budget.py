@@ -147,6 +147,22 @@ def test_a_torn_line_stays_counted_after_the_next_charge(tmp_path: Path, five: l
     assert path.read_bytes().count(b"\n") == 4
 
 
+def test_a_budget_with_two_names_is_one_budget(tmp_path: Path, graph: Graph) -> None:
+    """One lock, one place for copies of ledgers, and no file of its own where a torn line is replaced."""
+    budget = DataBudget.create(tmp_path / "people.ledger", epsilon=None, delta=DELTA)
+    (tmp_path / "project").mkdir()
+    link = tmp_path / "project" / "budget"
+    link.symlink_to(budget.path)
+    hg.train(graph, epsilon=1.0, out=tmp_path / "one", budget=budget.path, **SETTINGS)
+    line = budget.path.read_bytes().splitlines()[1]
+    budget.path.write_bytes(budget.path.read_bytes() + line[:60])
+    hg.train(graph, epsilon=1.0, out=tmp_path / "two", budget=link, **SETTINGS)
+    assert link.is_symlink()
+    assert [*link.parent.iterdir()] == [link]
+    for path in (budget.path, link):
+        assert len(DataBudget.open(path).charges) == 3
+
+
 def test_nothing_is_allowed_after_a_line_of_unknown_cost(tmp_path: Path, five: list[RunCharge]) -> None:
     path = tmp_path / "people.ledger"
     budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)

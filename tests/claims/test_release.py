@@ -155,6 +155,14 @@ def test_nothing_names_a_path_a_device_or_exact_counts(releases: dict[str, dict[
     assert (split["shares"], split["draw"]) == (None, 0)
 
 
+def test_times_of_files_do_not_tell_how_long_training_took(tmp_path: Path) -> None:
+    """Programs that copy or pack folders keep them."""
+    hg.train(make_tables(), out=tmp_path / "run", **SETTINGS, **TABLES)
+    files = [*(tmp_path / "run" / "release").iterdir()]
+    assert len(files) > 4
+    assert len({file.stat().st_mtime_ns for file in files}) == 1
+
+
 def list_keys(values: Any) -> Iterator[str]:
     if isinstance(values, dict):
         yield from values

@@ -289,6 +289,35 @@ def test_a_torn_line_about_a_release_counts_as_one(copied: Path, graph: Graph) -
     assert hg.resume(copied, graph, device="cpu").result["guarantee"] == "holds"
 
 
+@run_of("one")
+@pytest.mark.parametrize("length", [3, 40, 120])
+def test_a_torn_line_about_a_step_does_not_end_the_run(copied: Path, graph: Graph, length: int) -> None:
+    """As on a full disk. It counts as the second board, which comes later and has not been visible."""
+    file = copied / "ledger.jsonl"
+    steps = next(
+        line for line in file.read_bytes().splitlines() if b"row-steps" in line and b"plan" not in line
+    )
+    file.write_bytes(file.read_bytes() + steps[:length])
+    run = hg.resume(copied, graph, device="cpu")
+    assert run.result["guarantee"] == "holds"
+    assert releases_charged(copied) == 3
+    # It is made once, as any other.
+    (copied / SECOND).unlink()
+    (copied / "weights.safetensors").unlink()
+    refuse(copied, graph, "board-2 was released and is missing")
+
+
+@run_of("two")
+def test_the_weights_that_a_second_board_came_from_are_not_written_again(copied: Path, graph: Graph) -> None:
+    """Later weights in their place would be taken for what the ballots on it came from."""
+    halfway = copied / "halfway.safetensors"
+    kept = halfway.rename(copied.parent / "kept")
+    refuse(copied, graph, "halfway.safetensors is missing", "restore it")
+    shutil.copyfile(kept, halfway)
+    assert hg.resume(copied, graph, device="cpu").result["guarantee"] == "holds"
+    assert halfway.read_bytes() == kept.read_bytes()
+
+
 def test_digests_tell_boards_apart_and_not_their_parts() -> None:
     values = np.arange(12, dtype=np.float32).reshape(6, 2)
     whole = digest_board([values], 1.0)

@@ -49,9 +49,8 @@ def cut(folder: Path, tables: tuple[Path, Path], run: hg.Run, *, by: str, parts:
 def test_parts_have_the_predictions_of_the_whole(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the release alone; every training row, or person, is in one part."""
-    # Kernels score the whole graph too, as they do where graphs are not tiny. How torch rounds what it shows
-    # of scores is left.
+    """From the release alone, bit for bit; every training row, or person, is in one part."""
+    # Kernels score the whole graph too, as they do where graphs are not tiny.
     monkeypatch.setattr(in_memory, "_FEW_NUMBERS", 0)
     settings = script("engine_settings")
     tables, setting = settings.write_tables(tmp_path, number), settings.make_setting(number)
@@ -63,12 +62,32 @@ def test_parts_have_the_predictions_of_the_whole(
     for files in cut(tmp_path, tables, run, by=by, parts=3):
         part, counts = run.predict_part(files)
         here = [places[str(name)] for name in np.asarray(part.names)]
-        np.testing.assert_allclose(part.probabilities, whole.probabilities[here], rtol=0, atol=3e-7)
+        np.testing.assert_array_equal(part.probabilities, whole.probabilities[here])
         rows += here
         trained += counts.trained
         assert counts.places == len(places)
     assert sorted(rows) == [*range(len(places))]
     assert trained == run.plan.num_train_nodes
+
+
+@pytest.mark.parametrize("number", [10, 15])
+def test_how_new_rows_are_cut_changes_no_bit(number: int, tmp_path: Path) -> None:
+    """Edges of all rows decide into how many parts a table is cut, and so how many rows a part has."""
+    settings = script("engine_settings")
+    tables, setting = settings.write_tables(tmp_path, number), settings.make_setting(number)
+    run = hg.train(tables, out=tmp_path / "run", progress=False, **setting | {"hidden": 32})
+    new = settings.write_new_tables(tmp_path, tables)
+    whole = run.predict_table(new, new=True)
+    shown: list[dict[str, Any]] = []
+    for parts in (1, 3, 80):
+        (folder := tmp_path / str(parts)).mkdir()
+        shown.append({})
+        for files in cut(folder, new, run, by="id", parts=parts):
+            part, _ = run.predict_part(files, new=True)
+            shown[-1] |= zip(np.asarray(part.names).tolist(), part.probabilities.tolist(), strict=True)
+    assert shown[0] == shown[1] == shown[2]
+    scores = [shown[0][name] for name in np.asarray(whole.names).tolist()]
+    np.testing.assert_allclose(scores, whole.probabilities, rtol=0, atol=1e-5)
 
 
 def test_how_many_nodes_others_list_changes_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,6 +247,19 @@ def test_nothing_but_what_was_released_is_logged(run: hg.Run, store: Path) -> No
     assert "val_accuracy" not in logged.data.params
 
 
+def test_what_else_lies_in_the_folder_of_a_release_stays_there(run: hg.Run, store: Path) -> None:
+    """Such as what was predicted of people, written where the model is."""
+    own = run.folder.path / "release" / "predictions.csv"
+    own.write_text("person,school\np1,a\n")
+    try:
+        mlflow.pyfunc.load_model(run.log_mlflow())
+    finally:
+        own.unlink()
+    names = {Path(name).name for name in read_everything(store)}
+    assert own.name not in names
+    assert {file.name for file in own.parent.iterdir()} <= names
+
+
 def _list_numbers(values: Any) -> list[float]:
     if isinstance(values, dict):
         return [each for value in values.values() for each in _list_numbers(value)]

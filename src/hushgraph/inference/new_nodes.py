@@ -25,10 +25,12 @@ from hushgraph.datasets.paths import format_path, name_in_errors
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.datasets.tables.new_rows import ListedBy, NewRows, new_rows_from_tables
 from hushgraph.errors import GraphError, InputError
+from hushgraph.gradients.rows import RowPass, require_chain
 from hushgraph.graph.checks import check_features, check_integers
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.records import EdgeWeight
 from hushgraph.inference.in_memory import check_width
+from hushgraph.inputs.rows import Rows, SparseRows
 from hushgraph.models.gnn import scale_rows
 
 # Identifiers that a message or a summary names.
@@ -53,6 +55,8 @@ class NewNodes:
         edges_skipped: how many records say whom other nodes list.
         undeclared: how many records of undeclared relations were dropped.
         filled: bool [R, numbers], which numbers were empty; None where none may be.
+        is_part: whether these are some of the rows of a table. How many they are is then private: edges of
+            all rows decide how the table is cut.
     """
 
     x: Any
@@ -64,6 +68,7 @@ class NewNodes:
     edges_skipped: int = 0
     undeclared: int = 0
     filled: npt.NDArray[np.bool_] | None = None
+    is_part: bool = False
 
     def __post_init__(self) -> None:
         if len(self.indptr) != self.x.shape[0] + 1:
@@ -163,6 +168,7 @@ def locate(rows: NewRows, boards: ReadyBoards, num_features: int, *, are_new: bo
         edges_skipped=rows.edges_skipped,
         undeclared=rows.undeclared,
         filled=rows.filled,
+        is_part=rows.also_new is not None,
     )
 
 
@@ -352,7 +358,14 @@ def check_names(board: Board, names: npt.NDArray[Any] | None) -> None:
 
 
 @torch.no_grad()
-def score_rows(model: nn.Module, x: Any, readings: npt.NDArray[np.float32], *, feature_norm: float) -> Tensor:
+def score_rows(
+    model: nn.Module,
+    x: Any,
+    readings: npt.NDArray[np.float32],
+    *,
+    feature_norm: float,
+    is_part: bool = False,
+) -> Tensor:
     """float32 [R, classes]: the scores of rows of (features, reading), in blocks that fit memory.
 
     Args:
@@ -360,7 +373,11 @@ def score_rows(model: nn.Module, x: Any, readings: npt.NDArray[np.float32], *, f
         x: float32 [R, d], dense or CSR.
         readings: float32 [R, classes].
         feature_norm: as in training.
+        is_part: whether how many rows there are is private. What torch makes of a row depends, in the last
+            bit, on how many others there are, so that kernels then score every row by itself.
     """
+    if is_part:
+        return _score_alone(model, x, readings, feature_norm)
     device = next(model.parameters()).device
     step = max(1, _BLOCK_FLOATS // (x.shape[1] + readings.shape[1]))
     was_training = model.training
@@ -381,6 +398,18 @@ def score_rows(model: nn.Module, x: Any, readings: npt.NDArray[np.float32], *, f
     finally:
         if was_training:
             model.train()
+
+
+def _score_alone(model: nn.Module, x: Any, readings: npt.NDArray[np.float32], feature_norm: float) -> Tensor:
+    """The same by kernels, on the CPU."""
+    seen: dict[str, Any] = {"dense": readings}
+    if sparse.issparse(x):
+        features = SparseRows.of(x)
+        seen |= {"features": features, "scales": features.scales(feature_norm)}
+    else:
+        scaled = scale_rows(torch.from_numpy(np.ascontiguousarray(x)), feature_norm).numpy()
+        seen["dense"] = np.concatenate([scaled, readings], axis=1)
+    return RowPass(require_chain(model)).scores(Rows(labels=np.full(len(readings), -1), **seen))
 
 
 def _read_npz(path: Path, declared: EdgeWeight | None) -> NewRows:

@@ -102,7 +102,7 @@ class DataBudget:
             epsilon: the total of all runs; None only records.
             delta: of the total.
         """
-        target = Path(path)
+        target = _resolve(path)
         total = None if epsilon is None else as_float(epsilon)
         if epsilon is not None and (total is None or not 0 < total < math.inf):
             raise PlanError(f"epsilon={show_value(epsilon)}: expected a finite number above 0")
@@ -124,7 +124,7 @@ class DataBudget:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> DataBudget:
         """Read a budget; RunError where it is missing or damaged."""
-        target = Path(path)
+        target = _resolve(path)
         contents = _read(target)
         if contents.is_torn:
             # Perhaps another process is writing this line just now.
@@ -335,6 +335,11 @@ class BudgetEntry:
         if charge is None or not charge.has_copy:
             make_copy(path)
         ledger.begin_session(LedgerCopy.claim(path, ledger.path, budget=self.file))
+
+
+def _resolve(path: str | os.PathLike[str]) -> Path:
+    """The file that a path leads to: links to a budget share its lock and its copies, and stay links."""
+    return Path(os.path.realpath(path))
 
 
 def make_run_id(prefix: str) -> str:

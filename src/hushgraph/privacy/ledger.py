@@ -91,6 +91,8 @@ class Ledger:
         self.releases: dict[str, str | None] = {}
         # Of everything that is charged and released once, whether something was charged after it.
         self._is_followed: dict[str, bool] = {}
+        # Of these, what a torn line was taken for, which may have been to pay for something else.
+        self._guessed: set[str] = set()
         self._counts: Counter[Charge] = Counter()
         self._largest_count = 1
         self._checksum = checksum
@@ -380,13 +382,15 @@ class Ledger:
     def _book_charge(self, charge: Charge, count: int, *, is_torn: bool) -> None:
         self._counts[charge] += count
         if not is_torn:
-            # What a torn line was to pay for never happened.
-            self._is_followed = dict.fromkeys(self._is_followed, True)
+            # What a torn line was to pay for never happened, and what it was taken for may come much later.
+            self._is_followed = {name: name not in self._guessed for name in self._is_followed}
         if charge.is_step:
             self.steps_charged += count
             self._largest_count = max(self._largest_count, count)
         else:
             self._is_followed[charge.name] = False
+            if is_torn:
+                self._guessed.add(charge.name)
 
     def _book_release(self, name: str, digest: str | None) -> None:
         known = self.releases.get(name)

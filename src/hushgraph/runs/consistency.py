@@ -71,7 +71,16 @@ def _check_result(folder: RunFolder, budget: float, *, file: str, source: str) -
 
 
 def check_charged(folder: RunFolder, ledger: Ledger) -> None:
-    """Refuse a ledger that shows fewer steps than the run took: an older copy, or one cut short."""
+    """Refuse a ledger that shows fewer steps than the run took: an older copy, or one cut short.
+
+    Also a folder without the weights that its second board was made from: others would be written in their
+    place.
+    """
+    if name_board(1) in ledger.releases and not folder.halfway_path.exists():
+        raise RunError(
+            f"run={folder.path}: {folder.halfway_path.name} is missing, and the ballots of board-2 came from "
+            "these weights; restore it"
+        )
     taken = {"weights.safetensors": folder.plan.steps} if folder.is_finished else {}
     steps = [line.get("step") for line in read_metrics(folder.path) if isinstance(line, dict)]
     taken["metrics.jsonl"] = max((step for step in steps if isinstance(step, int)), default=0)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -80,6 +81,7 @@ def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> P
             _write_json(draft / FIGURES_FILE, tables | {"figures": result["figure_table"]})
         _write_json(draft / ABOUT, _describe(folder, result))
         write_whole(draft / CARD, card.encode())
+        _level_times(draft)
     return place
 
 
@@ -159,6 +161,13 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:
     write_whole(path, json.dumps(values, indent=1, sort_keys=True, allow_nan=False).encode())
+
+
+def _level_times(place: Path) -> None:
+    """Give all files one time: from that of the board to that of the weights are the seconds of training."""
+    now = time.time()
+    for file in place.iterdir():
+        os.utime(file, (now, now))
 
 
 def _link(source: Path, target: Path) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Few bins: a row is counted once for every label, so that noise grows with the root of L.
 _EDGES: FloatArray = 1 / (1 + np.exp(-np.array([-5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0])))
+# Beyond this, a probability is 0 or 1, and an infinite output would be no number.
+_CERTAIN = 700.0
 # Exact figures leave out labels with fewer rows: their ROC-AUC is chance.
 _FEWEST_ROWS = 50
 
@@ -34,6 +36,18 @@ def binary_cross_entropies(outputs: Tensor, labels: Tensor) -> Tensor:
     targets = labels.clamp(min=0).to(outputs.dtype)
     losses = functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(1)
     return torch.where((labels < 0).any(1), 0.0, losses)
+
+
+def find_probabilities(outputs: Tensor) -> Tensor:
+    """The logistic function, of every number by itself to the last bit.
+
+    `torch.sigmoid` computes the end of an array by other instructions than the rest, so that the last bit of
+    a row depends on how many rows come before. A softmax of every number and 0 is computed pair by pair.
+    """
+    import torch
+
+    pairs = torch.stack([outputs, torch.zeros_like(outputs)], dim=-1)
+    return pairs.clamp(-_CERTAIN, _CERTAIN).softmax(-1)[..., 0].contiguous()
 
 
 def read_sets(labels: Any, num_labels: int | None = None) -> npt.NDArray[np.int64]:
@@ -154,12 +168,12 @@ class Labels(Task):
 
     def predict_ballots(self, outputs: Tensor) -> FloatArray:
         """Probabilities, which are scaled to norm 1 where they are longer."""
-        ballots: FloatArray = outputs.double().sigmoid().cpu().numpy()
+        ballots: FloatArray = find_probabilities(outputs.double()).cpu().numpy()
         return ballots
 
     def show(self, outputs: Tensor) -> Tensor:
         """Probabilities."""
-        return outputs.sigmoid()
+        return find_probabilities(outputs)
 
     def average(
         self, shown: Tensor, mean_of_neighbours: Callable[[Tensor], Tensor], is_alone: Tensor

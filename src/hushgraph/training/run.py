@@ -524,7 +524,7 @@ class Run:
             **scaling,
         )
         x = self.folder.scale_features(nodes.x, nodes.filled)
-        scores = score_rows(self.model, x, readings, feature_norm=config.feature_norm)
+        scores = score_rows(self.model, x, readings, feature_norm=config.feature_norm, is_part=nodes.is_part)
         values: npt.NDArray[np.float32] = self.folder.task.show(scores).cpu().numpy()
         return values, seen.unknown
 

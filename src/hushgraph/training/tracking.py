@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +29,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.inference.new_nodes import NewNodes, find_lists
 from hushgraph.inference.predicted import Predicted
 from hushgraph.runs.folder import RunFolder
-from hushgraph.runs.release import CARD, list_settings
+from hushgraph.runs.release import CARD, list_files, list_settings
 
 if TYPE_CHECKING:
     from hushgraph.training.run import Run
@@ -72,13 +74,18 @@ def log_run(path: Path, *, name: str) -> str:
         mlflow.log_params(list_params(folder))
         mlflow.log_metrics(list_metrics(folder))
         mlflow.log_text((folder.path / CARD).read_text(encoding="utf-8"), CARD)
-        logged = mlflow.pyfunc.log_model(
-            name=name,
-            loader_module=__name__,
-            data_path=str(folder.path),
-            pip_requirements=[f"hushgraph[mlflow]=={__version__}"],
-            signature=describe_input(folder),
-        )
+        with tempfile.TemporaryDirectory() as place:
+            # What else lies in the folder of a release stays there.
+            (data := Path(place) / "release").mkdir()
+            for file in list_files(folder.path):
+                shutil.copyfile(file, data / file.name)
+            logged = mlflow.pyfunc.log_model(
+                name=name,
+                loader_module=__name__,
+                data_path=str(data),
+                pip_requirements=[f"hushgraph[mlflow]=={__version__}"],
+                signature=describe_input(folder),
+            )
     return str(logged.model_uri)
 
 
