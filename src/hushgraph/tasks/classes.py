@@ -149,9 +149,9 @@ class Classes(Task):
         logs = shown.clamp(min=1e-12).log()
         return (logs + mean_of_neighbours(logs)).softmax(1)
 
-    def predict(self, outputs: Tensor) -> Tensor:
-        """The class with the highest score."""
-        return outputs.argmax(1)
+    def predict(self, shown: Tensor) -> Tensor:
+        """The class with the highest probability."""
+        return shown.argmax(1)
 
     def evaluate(self, predicted: npt.NDArray[Any], labels: npt.NDArray[Any]) -> ClassEvaluation:
         """Accuracy, macro-F1 and the accuracy of every class."""

@@ -168,9 +168,9 @@ class Labels(Task):
         log_odds = shown.logit(eps=1e-6)
         return (log_odds + mean_of_neighbours(log_odds)).sigmoid()
 
-    def predict(self, outputs: Tensor) -> Tensor:
-        """Whether each label is more likely than not, from probabilities."""
-        return (outputs > 0.5).long()
+    def predict(self, shown: Tensor) -> Tensor:
+        """Whether each label is more likely than not."""
+        return (shown > 0.5).long()
 
     def evaluate(self, predicted: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Evaluation:
         """The share of single labels that are right."""
