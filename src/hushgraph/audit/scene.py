@@ -208,7 +208,7 @@ class _Drawing:
         return len(self.labels) - 1
 
     def person(self, count: int, **about: Any) -> list[int]:
-        """So many nodes of one person, all alike; one node is a person of its own."""
+        """Add `count` nodes of one person, all alike; one node is a person of its own."""
         first = self.node(**about)
         return [first, *(self.node(owner=first, **about) for _ in range(count - 1))]
 
@@ -247,7 +247,7 @@ def _repeat(
     clip: float | None = None,
     blocks: tuple[Block, ...] = (),
 ) -> Scene:
-    """So many copies of what `draw` draws; it returns the canary and the witnesses."""
+    """Repeat what `draw` draws `copies` times; it returns the canary and the witnesses."""
     drawing = _Drawing(owner="reader" if plan.edge_owner == "reader" else "sender")
     planted = []
     for copy in range(copies):

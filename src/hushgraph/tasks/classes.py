@@ -96,7 +96,7 @@ class Classes(Task):
 
     @property
     def entry_squares(self) -> tuple[Fraction, Fraction]:
-        """Of (e_y - 1/c) / sqrt(1 - 1/c): (c - 1) / c, and 1 / (c (c - 1))."""
+        """(c - 1) / c and 1 / (c (c - 1)): the squares of the entries of (e_y - 1/c) / sqrt(1 - 1/c)."""
         c = self.num_classes
         return Fraction(c - 1, c), Fraction(1, c * (c - 1))
 
@@ -245,11 +245,11 @@ class Classes(Task):
 
     @property
     def scored(self) -> tuple[int, ...]:
-        """Of two classes, the second."""
+        """The second of two classes; none of more."""
         return (1,) if self.num_classes == 2 else ()
 
     def bin_scores(self, tables: Tables) -> tuple[FloatArray, FloatArray] | None:
-        """Of two classes, the table itself."""
+        """The table itself, for two classes; None for more."""
         return None if self.num_classes != 2 else (SCORE_EDGES, np.asarray(tables[0], np.float64)[None])
 
     def bound_figure(self, name: str) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What every task says, and the register of tasks by name.
+"""`Task`: the interface of all tasks, and the register of tasks by name.
 
 A label is an entry of the array `y` of a graph. Arrays of labels are integers, with -1 for no label, or
 floating-point numbers, with NaN for no label; several numbers per node are further columns.
