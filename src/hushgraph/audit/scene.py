@@ -394,7 +394,7 @@ def plant_trees(
     if canary not in CANARIES:
         raise InputError(f"canary={canary!r}: expected one of {', '.join(CANARIES)}")
     if canary != "strongest" and not plan.reads_edges:
-        raise InputError(f"canary={canary!r}: this plan reads no edge in training; expected strongest")
+        raise InputError(f"canary={canary!r}: this plan reads no edge in training; expected 'strongest'")
     by_reader = plan.edge_owner == "reader"
     K, r = (plan.max_readers, plan.num_layers) if plan.reads_edges else (0, 0)
     # The published sampler keeps a record for certain where at most K / 2 read a node.

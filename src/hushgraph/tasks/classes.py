@@ -72,7 +72,7 @@ class Classes(Task):
     def __post_init__(self) -> None:
         given = self.num_classes
         if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
-            raise GraphError(f"num_classes={str(given)[:40]}; expected an integer of at least 1")
+            raise GraphError(f"num_classes={str(given)[:40]}: expected an integer of at least 1")
 
     @property
     def num_outputs(self) -> int:
@@ -120,7 +120,7 @@ class Classes(Task):
         wrong = np.flatnonzero((array < -1) | (array >= self.num_classes))
         if wrong.size:
             raise GraphError(
-                f"y[{wrong[0]}]={array[wrong[0]]}; expected -1..{self.num_classes - 1}; use -1 for no label, "
+                f"y[{wrong[0]}]={array[wrong[0]]}: expected -1..{self.num_classes - 1}; use -1 for no label, "
                 "or raise num_classes"
             )
         return array.astype(np.int64, copy=False)

@@ -58,7 +58,7 @@ def read_sets(labels: Any, num_labels: int | None = None) -> npt.NDArray[np.int6
     wrong = np.argwhere((array != 0) & (array != 1) & ~is_unknown & ~(array < 0))
     if len(wrong):
         row, label = wrong[0]
-        raise GraphError(f"y[{row}, {label}]={array[row, label]}; expected 0, 1, or -1 for no label")
+        raise GraphError(f"y[{row}, {label}]={array[row, label]}: expected 0, 1, or -1 for no label")
     sets = np.where(is_unknown, -1, array).astype(np.int64)
     sets[(sets < 0).any(1)] = -1
     return sets
