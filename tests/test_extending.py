@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import hushgraph as hg
-from hushgraph.accounting.accountants import gaussian_epsilon
+from hushgraph.accounting.accountants import gaussian_delta, gaussian_epsilon
 from hushgraph.audit.checks import Check, check_data, check_runs
 from hushgraph.audit.result import Attack
 from hushgraph.audit.runs import plant_nothing
@@ -178,6 +179,16 @@ def test_the_mechanism_is_attacked(count: ModuleType, graph: Graph) -> None:
     half = replace(charge, noise_std=2 * noise)
     cheap = epsilon([half], [TRAINING_ROW], delta=rows.delta)
     assert attack(claimed=cheap, charges=[(half.event(TRAINING_ROW), 1)]).exceeds
+
+
+@pytest.mark.parametrize("spent", [0.1, 1.0, 4.0])
+def test_randomised_response_costs_at_most_the_gaussian_of_the_page(spent: float) -> None:
+    """Its hockey-stick divergence is at most that of the Gaussian; both are equal at epsilon 0."""
+    truth = math.exp(spent) / (1 + math.exp(spent))
+    mu = 2 * stats.norm.ppf(truth)
+    for order in np.linspace(0, 1.5 * spent, 40):
+        assert truth - math.exp(order) * (1 - truth) <= gaussian_delta(mu, order) + 1e-12
+    assert gaussian_delta(mu, 0.0) == pytest.approx(2 * truth - 1, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", ["billboard", "trees"])

@@ -207,7 +207,7 @@ def test_soft_ballots_never_exceed_the_norm(kind: type) -> None:
         ),
         (
             lambda g: label_ballots(g, "nobody", task=Classes(num_classes=2)),
-            "edge_owner='nobody'; expected 'sender'",
+            "edge_owner='nobody': expected 'sender'",
         ),
         (lambda g: next(owned_records(g, "nobody")), "edge_owner='nobody'"),
         (
@@ -228,5 +228,5 @@ def test_what_fits_nothing_is_refused(call: Any, message: str) -> None:
 
 def test_too_many_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hushgraph.billboard.ballots._MOST_NODES", 3)
-    with pytest.raises(GraphError, match="num_nodes=4: tallies are 64-bit"):
+    with pytest.raises(GraphError, match=r"num_nodes=4: expected fewer than 2\^31 nodes"):
         label_ballots(small(), "sender", task=Classes(num_classes=2))

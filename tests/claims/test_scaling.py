@@ -408,7 +408,7 @@ def test_data_without_columns_stays_as_it_is() -> None:
     for numbers in ("private", "declared"):
         with pytest.raises(InputError, match=f"numbers='{numbers}': it is for tables"):
             hg.prepare(data, epsilon=4.0, numbers=numbers)
-    with pytest.raises(InputError, match=r"numbers='raw' \(one of private, declared, as-is\)"):
+    with pytest.raises(InputError, match="numbers='raw': expected one of private, declared, as-is"):
         hg.prepare(data, epsilon=4.0, numbers="raw")
 
 

@@ -108,7 +108,7 @@ MISTAKES = [
     ),
     wrong(
         BY_TOML,
-        "edges=[1]; expected the name of a file, or a list of them",
+        "edges=[1]: expected the name of a file, or a list of them",
         BY_TOML,
         before=write("bank/graph.toml", TOML.replace('["tx_1.csv", "tx_2.csv"]', "[1]")),
         correct=write("bank/graph.toml", TOML),

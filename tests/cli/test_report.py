@@ -259,7 +259,7 @@ def test_a_card_for_a_hub(run: Run, graph: Graph, file: Path, tmp_path: Path) ->
     assert run("report", tmp_path / "run" / "release", *words)[0] == 0
     assert "on members\n" in (tmp_path / "run" / "release" / "README.md").read_text()
     for more, words in (
-        (["--accuracy"], "--accuracy: the page has accuracies anyway"),
+        (["--accuracy"], "--accuracy: the report has accuracies without it"),
         (["--card", "--out", tmp_path / "a.html"], "ends in .md"),
         ([file, "--card"], "a card needs the run alone"),
     ):
@@ -336,7 +336,7 @@ def test_a_privacy_label(run: Run, graph: Graph, file: Path, tmp_path: Path) -> 
         (["--about", "none.toml"], "about=none.toml: cannot be read"),
         (["--about", "unknown.toml"], "unknown key 'purpos'; did you mean 'purpose'?"),
         (["--about", "damaged.toml"], "about=damaged.toml: not TOML"),
-        (["--privacy-label", "--about", "number.toml"], "purpose=3; expected a text"),
+        (["--privacy-label", "--about", "number.toml"], "purpose=3: expected a string"),
         (["--audit", "unknown.toml"], "audit=unknown.toml: not the record of an audit"),
     ],
 )

@@ -499,7 +499,7 @@ def test_labels_are_not_read_to_predict(run: Run, data: Path, tmp_path: Path, tr
         assert Path(f"{name}.csv").read_text() == Path("people.csv").read_text()
     code, _, err = run("train", "odd.npz", "--epsilon", "5", "--num-classes", "3", *SMALL)
     assert (code, err.count("\n")) == (2, 1)
-    assert "y[0]=70; expected -1..2" in err
+    assert "y[0]=70: expected -1..2" in err
 
 
 def test_prediction_symmetrizes_as_training_did(run: Run, tmp_path: Path) -> None:

@@ -121,28 +121,28 @@ def test_split_argument_replaces_the_file_s_split(tmp_path: Path) -> None:
         (DENSE, {"y": np.array([0, None, 1])}, "y is an object array, which is never unpickled"),
         (DENSE, {"edge_index": DENSE["edge_index"].astype(float)}, "edge_index has dtype float64"),
         (DENSE, {"x": np.full((3, 2), np.nan)}, r"x\[0, 0\]=nan is not a finite float32"),
-        (DENSE, {"x": X[:2]}, r"edge_index\[0, 2\]=2; expected 0..1; x has 2 rows"),
-        (SPARSE, {"x_shape": np.array([3])}, r"x_shape=\[3\]; expected \[nodes, features\]"),
+        (DENSE, {"x": X[:2]}, r"edge_index\[0, 2\]=2: expected 0..1; x has 2 rows"),
+        (SPARSE, {"x_shape": np.array([3])}, r"x_shape=\[3\]: expected \[nodes, features\]"),
         (SPARSE, {"x_shape": np.array([3, -3])}, r"x_shape=\[3, -3\]"),
         (SPARSE, {"x_shape": np.array([3, 2**40])}, "x_shape=.* each below 2.31"),
         (SPARSE, {"x_shape": np.array([3.0, 3.0])}, "x_shape has dtype float64; expected integers"),
         (SPARSE, {"x_shape": np.array([10**6, 3])}, "x_indptr has 4 values; expected 1000001"),
-        (SPARSE, {"x_indptr": np.array([0, 1, 9, 3])}, r"x_indptr\[2\]=9; expected 0..3"),
+        (SPARSE, {"x_indptr": np.array([0, 1, 9, 3])}, r"x_indptr\[2\]=9: expected 0..3"),
         (
             SPARSE,
             {"x_indptr": np.array([0, 2, 1, 3])},
-            r"x_indptr\[2\]=1; expected values increasing from 0 to 3",
+            r"x_indptr\[2\]=1: expected values increasing from 0 to 3",
         ),
-        (SPARSE, {"x_indptr": np.array([1, 1, 3, 3])}, r"x_indptr\[0\]=1; expected values increasing"),
+        (SPARSE, {"x_indptr": np.array([1, 1, 3, 3])}, r"x_indptr\[0\]=1: expected values increasing"),
         (
             SPARSE,
             {"x_indptr": np.array([0, 1, 2, 2])},
-            r"x_indptr\[3\]=2; expected values increasing from 0 to 3",
+            r"x_indptr\[3\]=2: expected values increasing from 0 to 3",
         ),
         (
             SPARSE,
             {"x_indices": np.array([1, 0, 3])},
-            r"x_indices\[2\]=3; expected 0..2; x_shape has 3 columns",
+            r"x_indices\[2\]=3: expected 0..2; x_shape has 3 columns",
         ),
         (SPARSE, {"x_data": np.ones(2)}, r"x_data has shape \[2\]; expected \[1\] or \[3\]"),
         (SPARSE, {"x_data": np.array(["a"])}, "x_data has dtype <U1; expected real numbers"),
@@ -175,7 +175,7 @@ def test_edges_read_in_parts_give_the_same_graph(
     assert parts.self_loops_removed == whole.self_loops_removed > 0
     edges[1, 345] = 50
     write(path, edge_index=edges, x=np.ones((50, 1)), y=np.zeros(50, int), train_idx=[0])
-    with pytest.raises(GraphError, match=r"graph\.npz: edge_index\[1, 345\]=50; expected 0\.\.49"):
+    with pytest.raises(GraphError, match=r"graph\.npz: edge_index\[1, 345\]=50: expected 0\.\.49"):
         load_npz(path, symmetrize=symmetrize)
 
 
@@ -326,7 +326,7 @@ def test_graphs_to_predict_on_may_have_more_classes() -> None:
     graph = Graph.from_arrays(edge_index=DENSE["edge_index"], x=X, y=[7, 1, 1], train_idx=[1], test_idx=[0])
     actual = load_graph(graph, labels=False, num_classes=2)
     assert (actual.num_classes, actual.y.tolist(), len(actual.test_idx)) == (2, [-1] * 3, 0)
-    with pytest.raises(GraphError, match=r"y\[0\]=7; expected -1\.\.1"):
+    with pytest.raises(GraphError, match=r"y\[0\]=7: expected -1\.\.1"):
         load_graph(graph, num_classes=2)
 
 

@@ -92,7 +92,7 @@ def test_numbers_are_numbers() -> None:
     given = encode_numbers([1, None, 2.5, np.nan, pd.NA], 5)
     assert np.array_equal(given, [1, np.nan, 2.5, np.nan, np.nan], equal_nan=True)
     assert np.isnan(encode_numbers(pl.Series([None, 1.0]), 2)[0])
-    with pytest.raises(GraphError, match=r"^y\[1\]='many'; expected a number, or None or NaN$"):
+    with pytest.raises(GraphError, match=r"^y\[1\]='many': expected a number, or None or NaN$"):
         encode_numbers([1, "many"], 2)
 
 

@@ -157,7 +157,7 @@ def test_sparse_and_dense_sets_are_the_same(width: int) -> None:
     with pytest.raises(GraphError, match=rf"expected 0 or 1 for each label, \[nodes, {width + 1}\]"):
         read_sets(sets, width + 1)
     sets[3] = 2
-    with pytest.raises(GraphError, match=r"y\[3, 0\]=2; expected 0, 1, or -1 for no label"):
+    with pytest.raises(GraphError, match=r"y\[3, 0\]=2: expected 0, 1, or -1 for no label"):
         read_sets(sets)
 
 

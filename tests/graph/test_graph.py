@@ -14,6 +14,7 @@ from scipy import sparse
 
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import Graph
+from hushgraph.graph.records import Relation, RelationInfo
 
 # 0 -> 1, 2 -> 1, 1 -> 0, 3 -> 2: node 1 reads 0 and 2, node 0 reads 1, node 2 reads 3, node 3 reads nobody.
 EDGES = np.array([[2, 0, 1, 3], [1, 1, 0, 2]])
@@ -225,8 +226,8 @@ HUGE[3, 0] = -1e300
         ({"edge_index": EDGES.astype(bool)}, "edge_index has dtype bool; expected integers"),
         ({"edge_index": EDGES.astype(object)}, "edge_index has dtype object; expected integers"),
         ({"edge_index": [[0, 1], [2]]}, "edge_index is not a rectangular array"),
-        ({"edge_index": [[0, 1], [2, 4]]}, r"edge_index\[1, 1\]=4; expected 0..3; x has 4 rows"),
-        ({"edge_index": [[0, -1], [2, 1]]}, r"edge_index\[0, 1\]=-1; expected 0..3"),
+        ({"edge_index": [[0, 1], [2, 4]]}, r"edge_index\[1, 1\]=4: expected 0..3; x has 4 rows"),
+        ({"edge_index": [[0, -1], [2, 1]]}, r"edge_index\[0, 1\]=-1: expected 0..3"),
         ({"edge_index": np.array([[2**64 - 1], [0]], np.uint64)}, r"edge_index\[0, 0\]=18446744073709551615"),
         ({"x": X[0]}, r"x has shape \[2\]; expected 2 dimensions"),
         ({"x": X[:, :0]}, r"x has shape \[4, 0\]; expected at least one node and one feature"),
@@ -246,16 +247,16 @@ HUGE[3, 0] = -1e300
         ({"y": [0.0, 1.0, 0.0, 1.0]}, "y has dtype float64; expected integers"),
         ({"y": [True, False, True, False]}, "y has dtype bool; expected integers"),
         ({"y": np.array([0, 1, None, 1])}, "y has dtype object; expected integers"),
-        ({"y": [0, 1, -2, 1]}, r"y\[2\]=-2; expected -1..1; use -1 for no label"),
-        ({"y": [0, 1, 5, 1], "num_classes": 3}, r"y\[2\]=5; expected -1..2; .* raise num_classes"),
+        ({"y": [0, 1, -2, 1]}, r"y\[2\]=-2: expected -1..1; use -1 for no label"),
+        ({"y": [0, 1, 5, 1], "num_classes": 3}, r"y\[2\]=5: expected -1..2; .* raise num_classes"),
         ({"y": [-1] * 4}, "y holds no label, so num_classes is unknown; give num_classes"),
         ({"y": [0, 10**12, 0, 0]}, r"y\[1\]=1000000000000 means more classes than nodes; number the classes"),
-        ({"num_classes": 0}, "num_classes=0; expected an integer of at least 1"),
-        ({"num_classes": True}, "num_classes=True; expected an integer"),
-        ({"num_classes": 2.5}, "num_classes=2.5; expected an integer"),
+        ({"num_classes": 0}, "num_classes=0: expected an integer of at least 1"),
+        ({"num_classes": True}, "num_classes=True: expected an integer"),
+        ({"num_classes": 2.5}, "num_classes=2.5: expected an integer"),
         ({"train_idx": []}, "train_idx is empty; expected at least one training node"),
-        ({"train_idx": [0, 4]}, r"train_idx\[1\]=4; expected 0..3; the graph has 4 nodes"),
-        ({"train_idx": [-1]}, r"train_idx\[0\]=-1; expected 0..3"),
+        ({"train_idx": [0, 4]}, r"train_idx\[1\]=4: expected 0..3; the graph has 4 nodes"),
+        ({"train_idx": [-1]}, r"train_idx\[0\]=-1: expected 0..3"),
         ({"train_idx": [0, 1, 0]}, "train_idx holds node 0 more than once"),
         ({"train_idx": [0.0]}, "train_idx has dtype float64; expected integers"),
         ({"train_idx": [True, False, False, False]}, "train_idx has dtype bool; .* numpy.flatnonzero"),
@@ -277,7 +278,7 @@ def test_refused(changes: dict[str, Any], message: str) -> None:
         ({"indptr": [0, 1, 3, 4]}, "indptr does not increase from 0 to 4 in 5 values"),
         ({"indptr": [0, 1, 3, 2, 4]}, "indptr does not increase"),
         ({"indptr": [0, 1, 3, 4, 5]}, "indptr does not increase"),
-        ({"indices": [1, 0, 9, 3]}, r"indices\[2\]=9; expected 0..3"),
+        ({"indices": [1, 0, 9, 3]}, r"indices\[2\]=9: expected 0..3"),
         ({"indices": [1, 2, 0, 3]}, "indices repeats a read, holds a self-loop or is not ascending"),
         ({"indices": [1, 2, 2, 3]}, "indices repeats a read"),
         ({"indices": [0, 0, 2, 3]}, "indices repeats a read, holds a self-loop"),
@@ -303,10 +304,19 @@ def test_arguments_of_methods_are_checked() -> None:
     graph = Graph.from_arrays(**arrays())
     with pytest.raises(GraphError, match=r"v=4 is not a node; expected 0..3"):
         graph.with_row_emptied(4, "sender")
-    with pytest.raises(GraphError, match="edge_owner='both'; expected 'sender' or 'reader'"):
+    with pytest.raises(GraphError, match="edge_owner='both': expected 'sender' or 'reader'"):
         graph.with_row_emptied(0, "both")  # type: ignore[arg-type]
-    with pytest.raises(GraphError, match="chunk_edges=0; expected at least 1"):
+    with pytest.raises(GraphError, match="chunk_edges=0: expected at least 1"):
         next(graph.edge_chunks(0))
+
+
+@pytest.mark.parametrize(
+    ("is_weighted", "weights", "has"), [(True, None, "no weights"), (False, np.ones(1), "weights")]
+)
+def test_weights_are_where_a_relation_says_so(is_weighted: bool, weights: Any, has: str) -> None:
+    lists = {"indptr": np.array([0, 1, 1]), "indices": np.array([1]), "weights": weights}
+    with pytest.raises(GraphError, match=f"^relation 'calls' has {has} and is_weighted={is_weighted};"):
+        Relation(info=RelationInfo(name="calls", is_weighted=is_weighted), **lists)
 
 
 def test_importing_the_graph_does_not_import_torch() -> None:

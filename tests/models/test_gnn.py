@@ -161,11 +161,14 @@ def test_scale_begins_as_the_identity() -> None:
     [
         ({"model": "sage"}, "model='sage': expected one of gcn, gin, gat, mlp"),
         ({"activation": "gelu"}, "activation='gelu': expected one of tanh, relu"),
-        ({"num_layers": -1}, r"num_layers=-1 \(at least 0\)"),
-        ({"hidden": 0, "decoder_layers": 0}, r"hidden=0 \(at least 1\), decoder_layers=0 \(at least 1\)"),
-        ({"num_relations": 0}, r"num_relations=0 \(at least 1\)"),
+        ({"num_layers": -1}, "^num_layers=-1: expected at least 0$"),
+        (
+            {"hidden": 0, "decoder_layers": 0},
+            "hidden=0: expected at least 1; decoder_layers=0: expected at least 1",
+        ),
+        ({"num_relations": 0}, "num_relations=0: expected at least 1"),
         ({"model": "gin", "num_relations": 2}, "model='gin' with num_relations=2: expected 'gcn'"),
-        ({"encoder_layers": 0}, r"encoder_layers=0 \(at least 1\)"),
+        ({"encoder_layers": 0}, "encoder_layers=0: expected at least 1"),
         ({"feature_norm": -1.0}, "feature_norm=-1.0: expected a finite number, at least 0"),
         ({"feature_norm": math.nan}, "feature_norm=nan: expected a finite number, at least 0"),
     ],
@@ -176,7 +179,9 @@ def test_impossible_models_are_refused(arguments: dict[str, object], message: st
 
 
 def test_impossible_sizes_are_refused() -> None:
-    with pytest.raises(ModelError, match=r"num_features=0 \(at least 1\), num_outputs=0 \(at least 1\)"):
+    with pytest.raises(
+        ModelError, match="num_features=0: expected at least 1; num_outputs=0: expected at least 1"
+    ):
         GNN(0, 0)
 
 

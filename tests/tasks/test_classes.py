@@ -73,10 +73,10 @@ def test_figures_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("labels", "message"),
-    [([0, 3], r"y\[1\]=3; expected -1..2"), ([0.5, 1.0], "expected a list of integers")],
+    [([0, 3], r"y\[1\]=3: expected -1..2"), ([0.5, 1.0], "expected a list of integers")],
 )
 def test_labels_that_are_none_are_refused(labels: list[float], message: str) -> None:
     with pytest.raises(GraphError, match=message):
         Classes(num_classes=3).check_labels(labels)
-    with pytest.raises(GraphError, match="num_classes=0; expected an integer of at least 1"):
+    with pytest.raises(GraphError, match="num_classes=0: expected an integer of at least 1"):
         Classes(num_classes=0)

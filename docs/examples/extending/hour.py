@@ -45,8 +45,8 @@ class Hour(Task):
     def show(self, outputs: Tensor) -> Tensor:
         return torch.nn.functional.normalize(outputs, dim=1)
 
-    def predict(self, outputs: Tensor) -> Tensor:
-        return torch.atan2(outputs[:, 1], outputs[:, 0]) * (24 / (2 * torch.pi)) % 24
+    def predict(self, shown: Tensor) -> Tensor:
+        return torch.atan2(shown[:, 1], shown[:, 0]) * (24 / (2 * torch.pi)) % 24
 
     def evaluate(self, predicted: np.ndarray, labels: np.ndarray) -> Evaluation:
         away = np.cos((predicted - labels) * (2 * np.pi / 24))

@@ -104,7 +104,7 @@ def make_accountant(name: AccountantName) -> Accountant:
         from hushgraph.accounting.renyi import RenyiAccountant
 
         return RenyiAccountant()
-    raise PlanError(f"accountant={name!r}: expected 'pair' or 'paper'.")
+    raise PlanError(f"accountant={name!r}: expected 'pair' or 'paper'")
 
 
 class Accountant(ABC):
@@ -136,7 +136,7 @@ class Accountant(ABC):
             PlanError: if this accountant cannot price the event.
         """
         if count < 0:
-            raise PlanError(f"count={count}: expected 0 or more steps; steps cannot be taken back.")
+            raise PlanError(f"count={count}: expected 0 or more steps; steps cannot be taken back")
         if not self.supports(event):
             raise PlanError(self._refusal(event))
         if count:
@@ -145,7 +145,7 @@ class Accountant(ABC):
     def epsilon(self, delta: float) -> float:
         """Return an epsilon such that everything composed is (epsilon, delta)-differentially private."""
         if not 0.0 <= delta <= 1.0:
-            raise PlanError(f"delta={delta}: expected a probability; use 1 / (10 N) for N training nodes.")
+            raise PlanError(f"delta={delta}: expected a probability; use 1 / (10 N) for N training nodes")
         if not self._counts or delta == 1.0:
             return 0.0
         if delta == 0.0 or not self._has_noise():
@@ -155,7 +155,7 @@ class Accountant(ABC):
     def delta(self, epsilon: float) -> float:
         """Return a delta such that everything composed is (epsilon, delta)-differentially private."""
         if not epsilon >= 0.0:
-            raise PlanError(f"epsilon={epsilon}: expected 0 or more.")
+            raise PlanError(f"epsilon={epsilon}: expected 0 or more")
         if not self._counts:
             return 0.0
         if not self._has_noise():
@@ -208,7 +208,7 @@ class PairAccountant(Accountant):
     def _refusal(self, event: Event) -> str:
         return (
             f"{name_event(event)}: the 'pair' accountant prices Poisson batches only; "
-            "draw Poisson batches, or use accountant='paper' for fixed-size ones."
+            "draw Poisson batches, or use accountant='paper' for fixed-size ones"
         )
 
     def _epsilon(self, delta: float) -> float:

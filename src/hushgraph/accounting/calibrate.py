@@ -45,7 +45,7 @@ def smallest_noise(
     """
     check_budget(epsilon, delta)
     if steps < 1:
-        raise PlanError(f"steps={steps}: expected 1 or more; without a step no noise is needed.")
+        raise PlanError(f"steps={steps}: expected 1 or more; without a step no noise is needed")
     event = StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=1.0)
 
     # Start at full batches: they cost most, and are a Gaussian.
@@ -126,14 +126,14 @@ def _bracket(
     while excess(high) > 0.0:
         if high >= most:
             raise PlanError(
-                f"{target} cannot be reached with any noise; ask for a larger epsilon or fewer steps."
+                f"{target} cannot be reached with any noise; ask for a larger epsilon or fewer steps"
             )
         high = min(high + math.log(4), most)
     slope, before = -1.0, high
     while True:
         if before <= least:
             raise PlanError(
-                f"{target} is met without noise: delta allows rows to be shown; use a smaller delta."
+                f"{target} is met without noise: delta allows rows to be shown; use a smaller delta"
             )
         step = min(max(1.1 * tried[before] / slope, 0.05), math.log(30))
         low = max(before - step, least)
@@ -170,7 +170,7 @@ def most_steps(*, event: Event, epsilon: float, delta: float, accountant: str) -
     while spent(high) <= epsilon:
         if high >= _MOST_STEPS:
             raise PlanError(
-                f"epsilon={epsilon:g} at delta={delta:g} allows over {_MOST_STEPS} steps; use less noise."
+                f"epsilon={epsilon:g} at delta={delta:g} allows over {_MOST_STEPS} steps; use less noise"
             )
         low, high = high, min(high * 4, _MOST_STEPS)
     while high - low > 1:
@@ -182,6 +182,6 @@ def most_steps(*, event: Event, epsilon: float, delta: float, accountant: str) -
 def check_budget(epsilon: float, delta: float) -> None:
     """Refuse what no mechanism can meet, or every one does."""
     if not 0.0 < epsilon < math.inf:
-        raise PlanError(f"epsilon={epsilon}: expected a finite number above 0.")
+        raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
     if not 0.0 < delta < 1.0:
-        raise PlanError(f"delta={delta}: expected a probability above 0 and below 1; use 1 / (10 N).")
+        raise PlanError(f"delta={delta}: expected a probability above 0 and below 1; use 1 / (10 N)")

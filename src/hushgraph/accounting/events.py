@@ -21,7 +21,7 @@ class PoissonDraw:
     def __post_init__(self) -> None:
         """Check the rate."""
         if not 0.0 < self.rate <= 1.0:
-            raise PlanError(f"rate={self.rate}: expected a sampling rate above 0 and at most 1.")
+            raise PlanError(f"rate={self.rate}: expected a sampling rate above 0 and at most 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class FixedSizeDraw:
     def __post_init__(self) -> None:
         """Check the size."""
         if not 1 <= self.size <= self.population:
-            raise PlanError(f"size={self.size}: expected 1 to population={self.population} roots in a batch.")
+            raise PlanError(f"size={self.size}: expected 1 to population={self.population} roots in a batch")
 
 
 Draw = PoissonDraw | FixedSizeDraw
@@ -61,12 +61,12 @@ class StepEvent:
         """Check the numbers."""
         if self.changed_trees < 1:
             raise PlanError(
-                f"changed_trees={self.changed_trees}: expected 1 or more; a node changes its own tree."
+                f"changed_trees={self.changed_trees}: expected 1 or more; a node changes its own tree"
             )
         if not 0.0 <= self.sigma_over_clip < math.inf:
-            raise PlanError(f"sigma_over_clip={self.sigma_over_clip}: expected a finite number, 0 or more.")
+            raise PlanError(f"sigma_over_clip={self.sigma_over_clip}: expected a finite number, 0 or more")
         if not 0 <= self.gone <= self.changed_trees:
-            raise PlanError(f"gone={self.gone}: expected 0 to changed_trees={self.changed_trees} roots.")
+            raise PlanError(f"gone={self.gone}: expected 0 to changed_trees={self.changed_trees} roots")
 
     @property
     def is_gaussian(self) -> bool:
@@ -103,7 +103,7 @@ class GaussianEvent:
     def __post_init__(self) -> None:
         """Check the shift."""
         if not self.shift_over_sigma >= 0.0:
-            raise PlanError(f"shift_over_sigma={self.shift_over_sigma}: expected 0 or more; inf is no noise.")
+            raise PlanError(f"shift_over_sigma={self.shift_over_sigma}: expected 0 or more; inf is no noise")
 
     @property
     def is_gaussian(self) -> bool:

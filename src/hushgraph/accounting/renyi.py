@@ -65,7 +65,7 @@ def _log_hypergeometric(counts: npt.NDArray[np.int64], changed: int, draw: Fixed
 def _refusal(event: Event) -> str:
     return (
         f"{name_event(event)}: the 'paper' accountant prices fixed-size batches only; "
-        "draw fixed-size batches, or use accountant='pair' for Poisson ones."
+        "draw fixed-size batches, or use accountant='pair' for Poisson ones"
     )
 
 
@@ -125,7 +125,7 @@ class RenyiAccountant(Accountant):
                 raise PlanError(
                     f"{target} cannot be priced by the 'paper' accountant: the best Renyi order is the {end} "
                     f"that can be tried, {order:.4g}; use {'more' if best == 0 else 'less'} noise, "
-                    "or accountant='pair'."
+                    "or accountant='pair'"
                 )
             highest *= 100
         orders = np.linspace(orders[best - 1], orders[best + 1], self._points)

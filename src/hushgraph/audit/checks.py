@@ -105,7 +105,7 @@ def check_data(
 
 
 def check_noise_of_steps(stage: Stage) -> tuple[Check, ...]:
-    """The same for the noise of steps of another method, on the graph of its trials."""
+    """Check the noise of the steps of another method, on the graph of its trials."""
     runs = []
     plan = replace(stage.plan, steps=max(STEPS, stage.plan.steps))
     if plan.noise != "common" or stage.plan.steps > 100:

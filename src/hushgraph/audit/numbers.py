@@ -254,7 +254,10 @@ def _run_world(
 
 
 def _list_candidates(full: dict[str, Floats], rate: float) -> list[_Candidate]:
-    """All roots, or none where batches are drawn: only the canary has a label then."""
+    """The sums that a step may have: that of all roots and, where batches are drawn, 0 as well.
+
+    In drawn batches only the canary has a label.
+    """
     if rate == 1:
         return [_Candidate(sums=full, log_weight=0.0)]
     nothing = {name: np.zeros_like(value) for name, value in full.items()}

@@ -139,7 +139,7 @@ class Audit(Attack):
 
     @property
     def guarantee(self) -> str:
-        """That of the plan; "none" where the loop or the plan was broken on purpose."""
+        """The guarantee of the plan; "none" where the loop or the plan was broken on purpose."""
         broken = self.fault is not None and self.plan.guarantee == "holds"
         return "none" if broken else self.plan.guarantee
 

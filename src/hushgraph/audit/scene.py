@@ -208,7 +208,7 @@ class _Drawing:
         return len(self.labels) - 1
 
     def person(self, count: int, **about: Any) -> list[int]:
-        """So many nodes of one person, all alike; one node is a person of its own."""
+        """Add `count` nodes of one person, all alike; one node is a person of its own."""
         first = self.node(**about)
         return [first, *(self.node(owner=first, **about) for _ in range(count - 1))]
 
@@ -247,7 +247,7 @@ def _repeat(
     clip: float | None = None,
     blocks: tuple[Block, ...] = (),
 ) -> Scene:
-    """So many copies of what `draw` draws; it returns the canary and the witnesses."""
+    """Repeat what `draw` draws `copies` times; it returns the canary and the witnesses."""
     drawing = _Drawing(owner="reader" if plan.edge_owner == "reader" else "sender")
     planted = []
     for copy in range(copies):
@@ -394,7 +394,7 @@ def plant_trees(
     if canary not in CANARIES:
         raise InputError(f"canary={canary!r}: expected one of {', '.join(CANARIES)}")
     if canary != "strongest" and not plan.reads_edges:
-        raise InputError(f"canary={canary!r}: this plan reads no edge in training; expected strongest")
+        raise InputError(f"canary={canary!r}: this plan reads no edge in training; expected 'strongest'")
     by_reader = plan.edge_owner == "reader"
     K, r = (plan.max_readers, plan.num_layers) if plan.reads_edges else (0, 0)
     # The published sampler keeps a record for certain where at most K / 2 read a node.

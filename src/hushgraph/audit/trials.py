@@ -79,7 +79,7 @@ class Shown:
 
     @classmethod
     def join(cls, parts: list[Shown]) -> Shown:
-        """Of several runs."""
+        """Put the trials of several runs together."""
         return cls(
             there=np.concatenate([part.there for part in parts], axis=1),
             empty=np.concatenate([part.empty for part in parts], axis=1),

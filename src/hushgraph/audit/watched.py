@@ -182,7 +182,7 @@ def watch(plan: PrivacyPlan, plant: Plant, *, is_sparse: bool) -> Watched:
 
 
 def _draw_more_tables(seen: Seen, plan: PrivacyPlan) -> list[NoisyTables]:
-    """So many that a cell with noise is not 0 in all of them: rounded noise often is."""
+    """Draw so many tables that no cell with noise is 0 in all of them: rounded noise often is 0."""
     cells = sum(table.size for tables in seen.counts[-1].values() for table in tables)
     is_zero = stats.norm.cdf(0.5 / plan.table_noise) - stats.norm.cdf(-0.5 / plan.table_noise)
     count = min(MOST_TABLES, math.ceil(math.log(ERROR / cells) / math.log(is_zero)))

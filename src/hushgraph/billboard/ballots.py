@@ -165,7 +165,9 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots
             "as many"
         )
     if graph.num_nodes > _MOST_NODES:
-        raise GraphError(f"num_nodes={graph.num_nodes}: tallies are 64-bit; expected less than 2^31 nodes")
+        raise GraphError(
+            f"num_nodes={graph.num_nodes}: expected fewer than 2^31 nodes, as tallies are 64-bit"
+        )
     labels = _arrays.full(graph.y.shape, no_label(graph.y.dtype), graph.y.dtype)
     labels[graph.train_idx] = graph.y[graph.train_idx]
     records = divide_records(graph, edge_owner)

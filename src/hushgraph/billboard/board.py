@@ -139,7 +139,7 @@ def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = Non
 
 
 def _find_casters(graph: Graph, ballots: Ballots) -> RowRecords:
-    """Who casts onto what."""
+    """Who casts onto which places: the records of the rows."""
     if ballots.records is not None:
         return ballots.records
     expected = len(ballots.labels), int(ballots.list_sizes.sum())

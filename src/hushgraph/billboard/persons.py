@@ -31,7 +31,7 @@ class PersonLists:
 
     @classmethod
     def of(cls, graph: Graph, edge_owner: EdgeOwner, records: RowRecords | None) -> PersonLists | None:
-        """Of a graph and its divided records, if they are made; None where nobody has several nodes."""
+        """The lists of a graph, and of its records if divided; None where nobody has several nodes."""
         if graph.persons is None:
             return None
         sizes = count_members(graph.persons, np.ones(graph.num_nodes, np.bool_))

@@ -229,12 +229,12 @@ def _cut_rows(count: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def sum_lists(each: Placed, before: Records, *, few: bool = False) -> RelationSums:
-    """What rows see of one relation, by their lists.
+    """Sum what rows read of one relation, list by list.
 
     Args:
         each: records of these rows, stored by their owners.
-        before: what they cast their ballots onto; the same object where that is the same.
-        few: there are so few entries that no kernel is loaded; `before` is not looked at.
+        before: the records by which these rows cast; pass `each.records` itself if these have not changed.
+        few: sum without loading a kernel, for a handful of entries; `before` is then ignored.
     """
     listed = each.records
     count, places = listed.num_rows, len(each.weights)

@@ -47,7 +47,7 @@ class ReadyBoards:
         return self.boards[0].num_places
 
     def places_of(self, identifiers: npt.ArrayLike) -> Int64Array:
-        """As `Board.places_of`, by the index that is kept."""
+        """Like `Board.places_of`, but its index is built once and kept."""
         return self._index.find(identifiers)
 
     def read_rows(

@@ -1,4 +1,7 @@
-"""Flags: made from the table of settings, checked against their choices, read with `--config FILE.toml`."""
+"""Turn settings into flags, check their choices, and read `--config FILE.toml`.
+
+A new flag is an entry of `settings.py`, not of this file.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,7 @@ def nearest_flag(word: str, known: Iterable[str]) -> str | None:
 
 
 def conversion_note(word: str) -> str:
-    """How the value of the suggested flag follows from that of `word`; empty where it is the same."""
+    """Say how to convert a value of `word` for the suggested flag; empty where it stays the same."""
     meant = SYNONYMS.get(word)
     return f" ({meant[1]})" if isinstance(meant, tuple) else ""
 

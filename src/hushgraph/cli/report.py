@@ -73,7 +73,7 @@ def report(
         terminal.finish(facts, text, as_json=as_json)
         return
     if accuracy:
-        raise InputError("--accuracy: the page has accuracies anyway; give it with --card only")
+        raise InputError("--accuracy: the report has accuracies without it; give it with --card only")
     with terminal.status("Writing the report" if data is None else "Loading PyTorch", quiet=as_json) as line:
         from hushgraph.report import write_report
         from hushgraph.runs.folder import RunFolder

@@ -93,7 +93,7 @@ def encode_numbers(y: Any, num_rows: int) -> npt.NDArray[np.float64]:
         try:
             numbers[place] = float(value)
         except (TypeError, ValueError):
-            raise GraphError(f"y[{place}]={value!r:.40}; expected a number, or None or NaN") from None
+            raise GraphError(f"y[{place}]={value!r:.40}: expected a number, or None or NaN") from None
     return numbers
 
 

@@ -146,7 +146,7 @@ def _read_labels(
             expected = "a number from 0" if codes is None else f"one of {len(codes)} classes"
             advice = "; give classes=[...] for names" if codes is None and isinstance(value, str) else ""
             raise GraphError(
-                f"node {_format(node)}: {name}={_format(value)}; expected {expected}, or no attribute for no "
+                f"node {_format(node)}: {name}={_format(value)}: expected {expected}, or no attribute for no "
                 f"label{advice}"
             )
         y[position] = int(code)
@@ -170,7 +170,7 @@ def _read_splits(graph: Any, nodes: list[Any], name: str) -> dict[str, npt.NDArr
             continue
         if value not in SPLITS:
             raise GraphError(
-                f"node {_format(nodes[position])}: {name}={_format(value)}; expected train, val or test, "
+                f"node {_format(nodes[position])}: {name}={_format(value)}: expected train, val or test, "
                 "or no attribute"
             )
         codes[position] = SPLITS.index(value)

@@ -291,7 +291,7 @@ def _build_sparse_rows(indptr: Any, indices: Any, values: Any, shape: Any) -> An
     """Check the arrays of sparse rows and return them as CSR float32."""
     size = check_integers("x_shape", shape, ndim=1)
     if len(size) != 2 or int(size.min()) < 0 or int(size.max()) >= 2**31:
-        raise GraphError(f"x_shape={str(size.tolist())[:60]}; expected [nodes, features], each below 2^31")
+        raise GraphError(f"x_shape={str(size.tolist())[:60]}: expected [nodes, features], each below 2^31")
     rows, columns = (int(n) for n in size)
     starts = check_integers("x_indptr", indptr, ndim=1)
     if len(starts) != rows + 1:
@@ -303,7 +303,7 @@ def _build_sparse_rows(indptr: Any, indices: Any, values: Any, shape: Any) -> An
     if starts[0] != 0 or starts[-1] != len(column_ids) or decreasing.size:
         where = int(decreasing[0]) + 1 if decreasing.size else (0 if starts[0] != 0 else rows)
         raise GraphError(
-            f"x_indptr[{where}]={starts[where]}; expected values increasing from 0 to {len(column_ids)}"
+            f"x_indptr[{where}]={starts[where]}: expected values increasing from 0 to {len(column_ids)}"
         )
     check_range("x_indices", column_ids, 0, columns - 1, f"x_shape has {columns} columns")
     if values.ndim != 1 or len(values) not in (1, len(column_ids)):

@@ -176,7 +176,7 @@ def arrays_from_hetero(
             )
         )
     if not relations:
-        raise GraphError(f"a HeteroData without a type of edges of {people!r}; expected at least one")
+        raise GraphError(f"the HeteroData has no edge type with {people!r} at an end; expected at least one")
     return arrays | {"edge_index": None, "relations": relations, "unread": ()}
 
 
@@ -237,7 +237,7 @@ def _class_numbers(labels: Any) -> Any:
     labels = np.where(np.isnan(labels), -1.0, labels)
     invalid = np.flatnonzero((labels != np.rint(labels)) | (np.abs(labels) > 2**31))
     if invalid.size:
-        raise GraphError(f"y[{invalid[0]}]={labels[invalid[0]]}; expected class numbers, or NaN for no label")
+        raise GraphError(f"y[{invalid[0]}]={labels[invalid[0]]}: expected class numbers, or NaN for no label")
     return labels.astype(np.int64)
 
 

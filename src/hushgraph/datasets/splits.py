@@ -20,7 +20,7 @@ def parse_fractions(text: str) -> tuple[float, float, float]:
         train, val, test = (float(part) for part in text.split("/"))
     except (ValueError, AttributeError) as error:
         raise GraphError(
-            f"split={str(text)[:40]!r}; expected three fractions, train/val/test, such as '0.6/0.2/0.2'"
+            f"split={str(text)[:40]!r}: expected three fractions, train/val/test, such as '0.6/0.2/0.2'"
         ) from error
     return train, val, test
 
@@ -57,7 +57,7 @@ def random_split(
     is_valid = all(math.isfinite(f) and f >= 0 for f in fractions) and sum(fractions) <= 1 + 1e-9
     if not is_valid or fractions[0] == 0:
         raise GraphError(
-            f"split fractions={'/'.join(f'{f:g}' for f in fractions)}; expected none below 0, training above "
+            f"split fractions={'/'.join(f'{f:g}' for f in fractions)}: expected none below 0, training above "
             "0, and a sum of at most 1"
         )
     ids = np.arange(num_nodes) if persons is None else persons

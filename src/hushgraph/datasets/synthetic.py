@@ -48,20 +48,21 @@ def synthetic(
         >>> hg.datasets.synthetic(num_nodes=100, num_classes=3, num_features=5).x.shape
         (100, 5)
     """
-    if min(num_nodes, num_classes, num_features) < 1:
-        raise GraphError(
-            f"num_nodes={num_nodes}, num_classes={num_classes}, num_features={num_features}; expected at "
-            "least 1 each"
-        )
-    if not 0 <= average_degree <= num_nodes:
-        raise GraphError(f"average_degree={average_degree}; expected 0..{num_nodes} (num_nodes)")
-    if not (0 <= homophily <= 1 and 0 <= feature_signal <= 0.7 and exponent > 2):
-        raise GraphError(
-            f"homophily={homophily}, feature_signal={feature_signal}, exponent={exponent}; expected 0..1, "
-            "0..0.7 and above 2"
-        )
-    if not 0 <= class_skew <= 10:
-        raise GraphError(f"class_skew={class_skew}; expected 0..10")
+    checks = [
+        ("num_nodes", num_nodes, num_nodes >= 1, "at least 1"),
+        ("num_classes", num_classes, num_classes >= 1, "at least 1"),
+        ("num_features", num_features, num_features >= 1, "at least 1"),
+        ("average_degree", average_degree, 0 <= average_degree <= num_nodes, f"0..{num_nodes} (num_nodes)"),
+        ("homophily", homophily, 0 <= homophily <= 1, "0..1"),
+        ("feature_signal", feature_signal, 0 <= feature_signal <= 0.7, "0..0.7"),
+        ("exponent", exponent, exponent > 2, "a number above 2"),
+        ("class_skew", class_skew, 0 <= class_skew <= 10, "0..10"),
+    ]
+    wrong = [
+        f"{name}={value}: expected {expected}" for name, value, is_valid, expected in checks if not is_valid
+    ]
+    if wrong:
+        raise GraphError("; ".join(wrong))
     rng = np.random.Generator(np.random.PCG64(seed))
     y = _draw_classes(rng, num_nodes, num_classes, class_skew)
     by_class = np.argsort(y, kind="stable").astype(np.int32)

@@ -156,7 +156,7 @@ class PairProducts:
 
     @classmethod
     def of(cls, a: Tensor | SparseInputs, index: Tensor, pointers: Tensor) -> PairProducts:
-        """Of the inputs, the shared row of every entry and the entries of every root, on the CPU."""
+        """Compute them on the CPU, from inputs, the shared row of every entry and the entries of roots."""
         from hushgraph.gradients import norms_cpu as pairs_cpu
 
         rows, ends = index.numpy(), pointers.numpy()

@@ -19,7 +19,7 @@ Chunks = Callable[[], Iterable[tuple[Array, Array]]]
 def check_owner(edge_owner: str) -> None:
     """Raise GraphError unless it names one end of an edge."""
     if edge_owner not in ("sender", "reader"):
-        raise GraphError(f"edge_owner={edge_owner!r}; expected 'sender' or 'reader'")
+        raise GraphError(f"edge_owner={edge_owner!r}: expected 'sender' or 'reader'")
 
 
 def as_array(name: str, values: Any) -> Array:
@@ -59,7 +59,7 @@ def check_range(name: str, array: Array, low: int, high: int, advice: str, *, fi
     value = array[tuple(position)]
     position[-1] += first
     where = ", ".join(str(i) for i in position)
-    raise GraphError(f"{name}[{where}]={value}; expected {low}..{high}; {advice}")
+    raise GraphError(f"{name}[{where}]={value}: expected {low}..{high}; {advice}")
 
 
 def check_features(x: Any) -> Any:

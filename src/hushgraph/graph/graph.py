@@ -308,7 +308,7 @@ class Graph:
     def edge_chunks(self, chunk_edges: int = 1 << 20) -> Iterator[tuple[Array, Array]]:
         """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target."""
         if chunk_edges < 1:
-            raise GraphError(f"chunk_edges={chunk_edges}; expected at least 1")
+            raise GraphError(f"chunk_edges={chunk_edges}: expected at least 1")
         for start in range(0, self.num_edges, chunk_edges):
             stop = min(start + chunk_edges, self.num_edges)
             first = int(np.searchsorted(self.indptr, start, side="right")) - 1

@@ -181,7 +181,11 @@ class Relation:
                 f"relation {self.info.name!r} names place {int(self.indices.max())}; expected 0..{width - 1}"
             )
         if (self.weights is not None) != self.info.is_weighted:
-            raise GraphError(f"relation {self.info.name!r}: weights and is_weighted={self.info.is_weighted}")
+            has = "weights" if self.weights is not None else "no weights"
+            raise GraphError(
+                f"relation {self.info.name!r} has {has} and is_weighted={self.info.is_weighted}; expected "
+                "weights where is_weighted, and none otherwise"
+            )
 
     @property
     def num_nodes(self) -> int:

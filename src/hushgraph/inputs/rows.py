@@ -46,7 +46,7 @@ class SparseRows:
 
     @classmethod
     def of(cls, rows: Any) -> SparseRows:
-        """Of a SciPy CSR matrix, whose arrays are shared where they have these types."""
+        """Wrap a SciPy CSR matrix; its arrays are shared where they have these types."""
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()

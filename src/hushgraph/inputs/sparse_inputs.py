@@ -42,7 +42,7 @@ class SparseInputs:
 
     @classmethod
     def of(cls, rows: Any, device: torch.device | str = "cpu") -> SparseInputs:
-        """Of a SciPy CSR matrix of float32, whose memory is shared on the CPU."""
+        """Wrap a SciPy CSR matrix of float32; its memory is shared on the CPU."""
         # As rows that were taken have it: kernels are compiled once, not for int32 too.
         indptr = rows.indptr.astype(np.int64, copy=False)
         # torch warns of arrays that may not be written to.

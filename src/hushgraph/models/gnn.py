@@ -210,10 +210,12 @@ class GNN(nn.Module):
             "num_relations": (num_relations, 1),
         }
         too_small = [
-            f"{name}={value} (at least {least})" for name, (value, least) in sizes.items() if value < least
+            f"{name}={value}: expected at least {least}"
+            for name, (value, least) in sizes.items()
+            if value < least
         ]
         if too_small:
-            raise ModelError(f"sizes out of range: {', '.join(too_small)}")
+            raise ModelError("; ".join(too_small))
         rounds = 0 if model == "mlp" else num_layers
         is_relational = num_relations > 1 and rounds > 0
         if is_relational and model != "gcn":

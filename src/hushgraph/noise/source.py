@@ -75,7 +75,7 @@ class ExactNoise:
         self._adder: _Adder | None = None
 
     def widening(self, size: int) -> float:
-        """By what the standard deviation of `size` coordinates is larger than asked for.
+        """The factor by which the standard deviation of `size` coordinates is larger than asked for.
 
         A changed root moves the sum by at most C (1 + a), and rounding `size` coordinates to the grid adds at
         most one step times sqrt(size), which is b times the wider sigma: (1 + a) / (1 - b) makes up for both.

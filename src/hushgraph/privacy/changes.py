@@ -42,7 +42,7 @@ class Change:
 def rows_emptied(count: int = 1) -> tuple[Change, ...]:
     """`count` rows, of any kinds, are emptied together."""
     if count < 1:
-        raise PlanError(f"count={count}: expected 1 row or more.")
+        raise PlanError(f"count={count}: expected 1 row or more")
     return tuple(Change("rows", kinds) for kinds in combinations_with_replacement(KINDS, count))
 
 

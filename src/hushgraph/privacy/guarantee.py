@@ -185,7 +185,7 @@ class Guarantee:
 
     @property
     def delta(self) -> float:
-        """Of all figures."""
+        """The delta of every epsilon here."""
         return self.plan.delta
 
     @property

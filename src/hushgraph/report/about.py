@@ -41,8 +41,8 @@ def read_about(path: str | os.PathLike[str] | None) -> dict[str, str | None]:
             advice = suggest(key, FIELDS, cutoff=0.6) or f"; expected {', '.join(FIELDS)}"
             wrong.append(f"unknown key {show_value(key)}{advice}")
         elif _as_text(key, value) is None:
-            expected = "a text that is not empty" + (", or a date" if key == "date" else "")
-            wrong.append(f"{key}={show_value(value)}; expected {expected}")
+            expected = "a string that is not empty" + (", or a date" if key == "date" else "")
+            wrong.append(f"{key}={show_value(value)}: expected {expected}")
     if wrong:
         raise InputError(f"about={path}: {'; '.join(wrong)}")
     return {key: _as_text(key, content.get(key)) for key in FIELDS}

@@ -112,31 +112,33 @@ class TrainingConfig:
         if self.class_weights is not None:
             # JSON has no tuples.
             object.__setattr__(self, "class_weights", tuple(self.class_weights))
-        wrong = [
-            f"{name}={show_value(getattr(self, name))} (one of {', '.join(c for c in allowed if c != 'own')})"
-            for name, allowed in _CHOICES.items()
-            if getattr(self, name) not in allowed
-        ]
+        wrong = []
+        for name, allowed in _CHOICES.items():
+            if (value := getattr(self, name)) not in allowed:
+                listed = ", ".join(choice for choice in allowed if choice != "own")
+                wrong.append(f"{name}={show_value(value)}: expected one of {listed}")
         wrong += [
-            f"{name}={getattr(self, name)} (at least {least})"
+            f"{name}={getattr(self, name)}: expected at least {least}"
             for name, least in _LEAST.items()
             if getattr(self, name) < least
         ]
         if not 0 < self.learning_rate <= _LARGEST_RATE:
-            wrong.append(f"learning_rate={self.learning_rate} (above 0, at most {_LARGEST_RATE:g})")
+            wrong.append(
+                f"learning_rate={self.learning_rate}: expected a number above 0, at most {_LARGEST_RATE:g}"
+            )
         if not 0 <= self.momentum < 1:
-            wrong.append(f"momentum={self.momentum} (from 0 to below 1)")
+            wrong.append(f"momentum={self.momentum}: expected a number of at least 0 and below 1")
         if not 0 <= self.feature_norm < float("inf"):
-            wrong.append(f"feature_norm={self.feature_norm} (a finite number, at least 0)")
+            wrong.append(f"feature_norm={self.feature_norm}: expected a finite number, at least 0")
         for name in ("reading_scale", "reading_radius"):
             if not 0 < getattr(self, name) < float("inf"):
-                wrong.append(f"{name}={getattr(self, name)} (a finite number above 0)")
+                wrong.append(f"{name}={getattr(self, name)}: expected a finite number above 0")
         if not 0 <= self.average < 1:
-            wrong.append(f"average={self.average} (from 0 to below 1)")
+            wrong.append(f"average={self.average}: expected a number of at least 0 and below 1")
         if self.seed is not None and not 0 <= self.seed <= _LARGEST_SEED:
-            wrong.append(f"seed={self.seed} (from 0 to 2**63 - 1)")
+            wrong.append(f"seed={self.seed}: expected an integer from 0 to 2**63 - 1")
         if wrong:
-            raise InputError(f"out of range: {', '.join(wrong)}")
+            raise InputError("; ".join(wrong))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

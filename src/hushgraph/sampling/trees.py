@@ -86,11 +86,11 @@ def grow(lists: BoundedLists, roots: npt.ArrayLike, depth: int) -> Trees:
         depth: r, at least 0; at 0 a tree is its root alone.
     """
     if depth < 0:
-        raise InputError(f"depth={depth}: a tree cannot be less than 0 reads deep; give 0 or more")
+        raise InputError(f"depth={depth}: expected 0 or more")
     given = np.asarray(roots)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise InputError(
-            f"roots has shape={given.shape}, dtype={given.dtype}: expected a row of integer identifiers"
+            f"roots has shape={given.shape}, dtype={given.dtype}: expected a list of integer identifiers"
         )
     rows = given.astype(np.int64)
     num_nodes = len(lists.indptr) - 1

@@ -139,7 +139,7 @@ class NoisyHistograms(NoisyCounts):
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Of the number to predict: a function of the noisy counts alone."""
+        """Bounds of the number to predict, from the noisy counts alone."""
         return find_bounds(self.counts[-1], noise_std=self.noise_std * self.grid)
 
     def write_tables(self) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class Classes(Task):
     def __post_init__(self) -> None:
         given = self.num_classes
         if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
-            raise GraphError(f"num_classes={str(given)[:40]}; expected an integer of at least 1")
+            raise GraphError(f"num_classes={str(given)[:40]}: expected an integer of at least 1")
 
     @property
     def num_outputs(self) -> int:
@@ -96,7 +96,7 @@ class Classes(Task):
 
     @property
     def entry_squares(self) -> tuple[Fraction, Fraction]:
-        """Of (e_y - 1/c) / sqrt(1 - 1/c): (c - 1) / c, and 1 / (c (c - 1))."""
+        """(c - 1) / c and 1 / (c (c - 1)): the squares of the entries of (e_y - 1/c) / sqrt(1 - 1/c)."""
         c = self.num_classes
         return Fraction(c - 1, c), Fraction(1, c * (c - 1))
 
@@ -120,7 +120,7 @@ class Classes(Task):
         wrong = np.flatnonzero((array < -1) | (array >= self.num_classes))
         if wrong.size:
             raise GraphError(
-                f"y[{wrong[0]}]={array[wrong[0]]}; expected -1..{self.num_classes - 1}; use -1 for no label, "
+                f"y[{wrong[0]}]={array[wrong[0]]}: expected -1..{self.num_classes - 1}; use -1 for no label, "
                 "or raise num_classes"
             )
         return array.astype(np.int64, copy=False)
@@ -149,9 +149,9 @@ class Classes(Task):
         logs = shown.clamp(min=1e-12).log()
         return (logs + mean_of_neighbours(logs)).softmax(1)
 
-    def predict(self, outputs: Tensor) -> Tensor:
-        """The class with the highest score."""
-        return outputs.argmax(1)
+    def predict(self, shown: Tensor) -> Tensor:
+        """The class with the highest probability."""
+        return shown.argmax(1)
 
     def evaluate(self, predicted: npt.NDArray[Any], labels: npt.NDArray[Any]) -> ClassEvaluation:
         """Accuracy, macro-F1 and the accuracy of every class."""
@@ -245,11 +245,11 @@ class Classes(Task):
 
     @property
     def scored(self) -> tuple[int, ...]:
-        """Of two classes, the second."""
+        """The second of two classes; none of more."""
         return (1,) if self.num_classes == 2 else ()
 
     def bin_scores(self, tables: Tables) -> tuple[FloatArray, FloatArray] | None:
-        """Of two classes, the table itself."""
+        """The table itself, for two classes; None for more."""
         return None if self.num_classes != 2 else (SCORE_EDGES, np.asarray(tables[0], np.float64)[None])
 
     def bound_figure(self, name: str) -> tuple[float, float]:

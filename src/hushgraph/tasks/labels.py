@@ -72,7 +72,7 @@ def read_sets(labels: Any, num_labels: int | None = None) -> npt.NDArray[np.int6
     wrong = np.argwhere((array != 0) & (array != 1) & ~is_unknown & ~(array < 0))
     if len(wrong):
         row, label = wrong[0]
-        raise GraphError(f"y[{row}, {label}]={array[row, label]}; expected 0, 1, or -1 for no label")
+        raise GraphError(f"y[{row}, {label}]={array[row, label]}: expected 0, 1, or -1 for no label")
     sets = np.where(is_unknown, -1, array).astype(np.int64)
     sets[(sets < 0).any(1)] = -1
     return sets
@@ -182,9 +182,9 @@ class Labels(Task):
         log_odds = shown.logit(eps=1e-6)
         return (log_odds + mean_of_neighbours(log_odds)).sigmoid()
 
-    def predict(self, outputs: Tensor) -> Tensor:
-        """Whether each label is more likely than not, from probabilities."""
-        return (outputs > 0.5).long()
+    def predict(self, shown: Tensor) -> Tensor:
+        """Whether each label is more likely than not."""
+        return (shown > 0.5).long()
 
     def evaluate(self, predicted: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Evaluation:
         """The share of single labels that are right."""

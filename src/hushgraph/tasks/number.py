@@ -126,9 +126,9 @@ class Number(Task):
         # Rounding may have gone past a bound.
         return numbers.clip(self.low, self.high)
 
-    def predict(self, outputs: Tensor) -> Tensor:
-        """What `show` gives."""
-        return outputs[:, 0]
+    def predict(self, shown: Tensor) -> Tensor:
+        """What `show` gave."""
+        return shown[:, 0]
 
     def evaluate(self, predicted: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Evaluation:
         """R^2 and the mean absolute error, in the unit of the number, of what `show` gave."""

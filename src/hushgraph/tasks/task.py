@@ -1,4 +1,4 @@
-"""What every task says, and the register of tasks by name.
+"""`Task`: the interface of all tasks, and the register of tasks by name.
 
 A label is an entry of the array `y` of a graph. Arrays of labels are integers, with -1 for no label, or
 floating-point numbers, with NaN for no label; several numbers per node are further columns.
@@ -165,8 +165,8 @@ class Task(ABC):
         return torch.where(is_alone[:, None], shown, (shown + mean_of_neighbours(shown)) / 2)
 
     @abstractmethod
-    def predict(self, outputs: Tensor) -> Tensor:
-        """[rows]: one prediction for every row, from outputs or from what `show` makes of them."""
+    def predict(self, shown: Tensor) -> Tensor:
+        """[rows]: one prediction for every row, from what `show` gave, not from outputs themselves."""
 
     @abstractmethod
     def evaluate(self, predicted: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Evaluation:

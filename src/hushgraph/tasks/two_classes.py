@@ -82,7 +82,7 @@ class TwoClasses(Classes):
     def tabulate(
         self, shown: npt.NDArray[Any], names: npt.NDArray[Any], *, with_scores: bool, label: str | None
     ) -> dict[str, npt.NDArray[Any]]:
-        """As of classes; the probability of the positive class always, as nodes are ranked by it."""
+        """The columns of `Classes`, always with the probability of the positive class, which ranks nodes."""
         columns = super().tabulate(shown, names, with_scores=with_scores, label=label)
         return columns | {f"p_{names[self.positive]}": shown[:, self.positive]}
 
@@ -104,7 +104,7 @@ class TwoClasses(Classes):
     def compute_figures(
         self, tables: Tables, *, noise_std: float = 0.0, other: Tables | None = None
     ) -> dict[str, FloatArray]:
-        """As of classes; figures of single classes in the order of the classes."""
+        """The figures of `Classes`, with single classes in their declared order."""
         figures = super().compute_figures(tables, noise_std=noise_std, other=other)
         if self.positive == 0:
             figures = {name: value[:, ::-1] if value.ndim == 2 else value for name, value in figures.items()}

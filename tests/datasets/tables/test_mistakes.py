@@ -428,8 +428,8 @@ def test_files_that_are_not_what_they_are_called(tmp_path: Path) -> None:
     [
         ("nodes = [", "not TOML"),
         ("node = 'x'", "unknown key 'node'; did you mean 'nodes'"),
-        ("nodes = 3", "nodes=3; expected the name of a file"),
-        ("columns = 'id'", r"columns='id'; expected a table"),
+        ("nodes = 3", "nodes=3: expected the name of a file"),
+        ("columns = 'id'", r"columns='id': expected a table"),
         ("[columns]\nlabels = 'x'", "unknown key 'labels'; did you mean 'label'"),
         ("[columns]\nfeatures = 'x'", "features='x': expected a list"),
         ("[columns.hashed]\ncity = 1", r"hashed city=1: expected 2\.\.1048576 buckets"),

@@ -45,7 +45,7 @@ class NodeNumbers:
 
     @classmethod
     def of(cls, names: npt.NDArray[Any]) -> NodeNumbers | None:
-        """Of ids in the order of nodes; None where the table would be large."""
+        """Number ids that are in the order of nodes; None where the table would be large."""
         low, high = int(names.min()), int(names.max())
         if high - low >= _SPAN * len(names) + CHUNK:
             return None

@@ -248,7 +248,7 @@ def _from_toml(path: Path, edges: tuple[Path, ...] | None = None) -> TableFiles:
             raise GraphError(f"{format_path(path)}: unknown key {key!r}{advice}")
     columns = content.get("columns", {})
     if not isinstance(columns, dict):
-        raise GraphError(f"{format_path(path)}: columns={columns!r}; expected a table, [columns]")
+        raise GraphError(f"{format_path(path)}: columns={columns!r}: expected a table, [columns]")
     columns = _read_place_file(path, columns)
     named: dict[str, tuple[Path, ...]] = {}
     relations: dict[str, tuple[Path, ...]] = {}
@@ -274,7 +274,7 @@ def _name_files(path: Path, key: str, value: Any) -> tuple[Any, ...]:
     texts = value if isinstance(value, list) and value else [value]
     if not all(isinstance(text, str) and text for text in texts):
         raise GraphError(
-            f"{format_path(path)}: {key}={value!r}; expected the name of a file, or a list of them"
+            f"{format_path(path)}: {key}={value!r}: expected the name of a file, or a list of them"
         )
     return tuple(
         named if isinstance(named, str) else path.parent / named.expanduser() for named in _as_paths(texts)

@@ -73,13 +73,11 @@ def calibrate(
 
 def _check_split(charges: Sequence[Charge], shares: Sequence[float]) -> None:
     if not charges or len(charges) != len(shares):
-        raise PlanError(
-            f"shares={list(shares)}: expected one for each of {len(charges)} charges, at least 1."
-        )
+        raise PlanError(f"shares={list(shares)}: expected one for each of {len(charges)} charges, at least 1")
     if not all(0.0 < share < math.inf for share in shares):
-        raise PlanError(f"shares={list(shares)}: expected finite numbers above 0.")
+        raise PlanError(f"shares={list(shares)}: expected finite numbers above 0")
     if any(charge.times < 1 for charge in charges):
-        raise PlanError("steps=0: expected 1 or more; without a step no noise is needed.")
+        raise PlanError("steps=0: expected 1 or more; without a step no noise is needed")
 
 
 def _calibrate_full_batches(

@@ -47,7 +47,7 @@ class Charge(ABC):
     def __post_init__(self) -> None:
         """Check the count."""
         if self.times < 0:
-            raise PlanError(f"times={self.times}: expected 0 or more.")
+            raise PlanError(f"times={self.times}: expected 0 or more")
 
     @abstractmethod
     def event(self, change: Change) -> Event | None:
@@ -177,5 +177,5 @@ def read_value(value: Any) -> Any:
         return value
     # NumPy has no integers from 2^63 on, and no charge has such numbers.
     if not isinstance(value, int | float) or not 0 <= value < (2**63 if isinstance(value, int) else math.inf):
-        raise ValueError(f"{value!r}: expected a text or a number of at least 0")
+        raise ValueError(f"{value!r}: expected a string or a number of at least 0")
     return value

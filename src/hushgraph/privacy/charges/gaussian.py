@@ -36,7 +36,7 @@ class GaussianCharge(Charge):
         """Check the noise."""
         super().__post_init__()
         if not 0.0 <= self.noise_std < math.inf:
-            raise PlanError(f"noise_std={self.noise_std}: expected a finite number, 0 or more.")
+            raise PlanError(f"noise_std={self.noise_std}: expected a finite number, 0 or more")
 
     @property
     def row_move(self) -> float:
@@ -85,7 +85,7 @@ class CountsCharge(GaussianCharge):
         """Check the numbers."""
         super().__post_init__()
         if self.num_counted < 1:
-            raise PlanError(f"{self.noun}={self.num_counted}: expected 1 or more.")
+            raise PlanError(f"{self.noun}={self.num_counted}: expected 1 or more")
 
     @property
     @abstractmethod

@@ -46,7 +46,7 @@ class RecordedCharge(Charge):
 
     @property
     def sentence(self) -> str:
-        """That it was released."""
+        """Its name, and that an earlier version released it."""
         return f"{self.name}: released by an earlier version."
 
 

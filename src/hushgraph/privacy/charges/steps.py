@@ -78,7 +78,7 @@ class Steps(Charge):
 
     @property
     def sentence(self) -> str:
-        """How a step draws, and its noise."""
+        """How a step draws its batch, and its noise."""
         draw = (
             f"every training node joins the batch independently with probability {self.draw.rate:.6g}"
             if isinstance(self.draw, PoissonDraw)

@@ -94,7 +94,7 @@ class BillboardPlan(PrivacyPlan):
 
     @property
     def words(self) -> Wording:
-        """Of boards and readings."""
+        """The wording about boards and readings."""
         return BILLBOARD_WORDS
 
     @property
@@ -182,7 +182,7 @@ class BillboardPlan(PrivacyPlan):
 
     @property
     def record_figures(self) -> tuple[tuple[str, float], ...]:
-        """That of a pair of people in all relations."""
+        """Epsilon for a pair of people in all relations, where there are several."""
         if self.num_relations == 1:
             return ()
         return (("pair of people in all relations", self.epsilon_pair),)

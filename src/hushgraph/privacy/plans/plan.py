@@ -351,7 +351,7 @@ class PrivacyPlan(ABC):
         return epsilon(charges, tuple(changes), delta=self.delta, accountant=self.accountant)
 
     def _price_or_infinity(self, changes: Iterable[Change]) -> float:
-        """The same; infinite where the accountant refuses to price it."""
+        """`price`, or infinity where the accountant refuses."""
         try:
             return self.price(changes)
         except PlanError:

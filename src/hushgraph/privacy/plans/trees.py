@@ -56,7 +56,7 @@ class TreePlan(PrivacyPlan):
 
     @property
     def words(self) -> Wording:
-        """Of trees and what bounds them."""
+        """The wording about trees and what bounds them."""
         return TREE_WORDS
 
     @property
@@ -129,7 +129,7 @@ class TreePlan(PrivacyPlan):
         ]
 
     def list_figures(self) -> list[tuple[str, str]]:
-        """The same, with what bounds the lists."""
+        """Entries of the report about trees and what bounds their lists."""
         reads = "unlimited" if self.max_reads is None else f"{self.max_reads:,}"
         return [
             ("changed trees, n", f"{self.changed_trees:,}"),
