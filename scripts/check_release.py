@@ -24,8 +24,9 @@ def find_problems(tag: str, root: Path = ROOT) -> list[str]:
         problems.append(f"the tag is {tag}, and pyproject.toml has version {version}: expected v{version}")
     if cited is None or cited[1] != version:
         problems.append(f"CITATION.cff names version {cited and cited[1]}: expected {version}")
-    if f"\n## {version}\n" not in changelog:
-        problems.append(f"CHANGELOG.md has no section '## {version}': rename 'Unreleased'")
+    sections = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
+    if version not in sections or "Unreleased" in sections:
+        problems.append(f"CHANGELOG.md: expected a section '{version}' and none 'Unreleased'; has {sections}")
     return problems
 
 

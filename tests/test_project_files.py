@@ -113,13 +113,19 @@ def test_everything_names_one_version(tmp_path: Path) -> None:
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert script.find_problems(f"v{read_project()['version']}") == []
-    assert len(script.find_problems("v9.9.9")) == 1
-    for name in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md"):
+    version = read_project()["version"]
+    for name in ("pyproject.toml", "CITATION.cff"):
         shutil.copy(ROOT / name, tmp_path / name)
-    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n")
+    changelog = tmp_path / "CHANGELOG.md"
+    changelog.write_text(f"# Changelog\n\n## {version}\n")
+    assert script.find_problems(f"v{version}", tmp_path) == []
+    assert len(script.find_problems("v9.9.9", tmp_path)) == 1
+    # What is under Unreleased would be published and not told.
+    changelog.write_text(f"# Changelog\n\n## Unreleased\n\n- A change.\n\n## {version}\n")
+    assert len(script.find_problems(f"v{version}", tmp_path)) == 1
+    changelog.write_text("# Changelog\n\n## Unreleased\n")
     (tmp_path / "CITATION.cff").write_text("version: 0.0.1\n")
-    assert len(script.find_problems(f"v{read_project()['version']}", tmp_path)) == 2
+    assert len(script.find_problems(f"v{version}", tmp_path)) == 2
 
 
 def test_the_readme_has_the_coverage_of_the_record() -> None:

@@ -38,7 +38,7 @@ def _check_ledger(folder: RunFolder) -> Ledger:
     ledger = Ledger.open(folder.ledger_path, plan=folder.plan, read_only=True)
     check_charged(folder, ledger)
     for place, name in enumerate(BOARD_FILES):
-        # Engines of version 0.2.0 kept boards in files of another kind.
+        # Engines from before 0.2.0 kept boards in files of another kind.
         if (folder.path / name).exists():
             board = load_board(folder.path / name)
             ledger.check_digest(name_board(place), digest_board([board.values], board.noise_std))

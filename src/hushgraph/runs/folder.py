@@ -71,7 +71,7 @@ SCALING_FILE = "scaling.json"
 RELEASE = "release"
 # What advises to read data in another way, which a run cannot.
 _SETTING = re.compile(r"--(?!edges\b|engine\b)[a-z]|\bnum_classes\b|\btask=")
-# In the folder of a run that an engine of version 0.2.0 began, whose board is no file of this kind.
+# In the folder of a run that an engine from before 0.2.0 began, whose board is no file of this kind.
 _BEGUN_ELSEWHERE = "engine.json"
 _FILES = (
     "run.json",
@@ -245,13 +245,13 @@ class RunFolder:
             check: refuses to go on, before anything is charged.
 
         Raises:
-            RunError: the budget knows of steps that this folder does not: it is a copy; or an engine of
-                version 0.2.0 began the run.
+            RunError: the budget knows of steps that this folder does not: it is a copy; or an engine from
+                before 0.2.0 began the run.
             BudgetExceededError: the budget does not allow the charge.
         """
         if (self.path / _BEGUN_ELSEWHERE).exists():
             raise RunError(
-                f"run={self.path}: an engine of version 0.2.0 began it, with a board of its own; go on with "
+                f"run={self.path}: an engine from before 0.2.0 began it, with a board of its own; go on with "
                 "that version, or count what its ledger shows as spent and train in another folder"
             )
         with contextlib.ExitStack() as stack:
