@@ -495,7 +495,7 @@ class Settings(TypedDict, total=False):
         _data(
             "For task number: the unit of predictions and errors. [the name of its column]",
             metavar="NAME",
-            commands=_TRAINED,
+            commands=_ALL,
         ),
     ]
     class_weight: Annotated[
@@ -505,7 +505,7 @@ class Settings(TypedDict, total=False):
             metavar="NAME=W",
             read=_read_weights,
             repeats=True,
-            commands=("check", *_TRAINED),
+            commands=("check", *_ALL),
         ),
     ]
     id: Annotated[str | None, _table("Column of node ids, text or numbers. [id]", metavar="COL")]

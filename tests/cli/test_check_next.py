@@ -442,6 +442,16 @@ def test_check_goes_on_from_the_file_that_it_wrote(kind: str, run: Run, place: P
     assert not {"--decimal", "--thousands", "--percent", "--date-format"} & {*shlex.split(out)}
 
 
+def test_a_plan_takes_the_flags_of_the_next_command(run: Run, place: Path) -> None:
+    tables = KINDS["a rare class"]
+    write(tables.files)
+    _, out, _ = run("check", *shlex.split(tables.call))
+    line = next(line for line in out.splitlines() if line.startswith("Next: hushgraph train "))
+    code, out, err = run("plan", *shlex.split(line.removeprefix("Next: hushgraph train ")), "--json")
+    assert code == 0, err
+    assert json.loads(out.splitlines()[-1])["task"] == "binary"
+
+
 def test_rules_for_all_columns_stand_alone_in_a_file(run: Run, place: Path) -> None:
     write(
         {
@@ -496,6 +506,14 @@ def test_an_end_that_no_column_has_is_a_problem(flag: str, place: Path, run: Run
     code, out, _ = run("check", "t", flag, "payer nr")
     assert code == 2
     assert f"no column 'payer nr'; name it with {flag}; did you mean 'payer no'?" in out
+
+
+def test_classes_of_a_file_are_named_where_a_number_is_asked_for(place: Path, run: Run) -> None:
+    toml = '[columns]\nclasses = ["0", "1"]\n'
+    write({"t/nodes.csv": PEOPLE, "t/edges.csv": links(), "t/graph.toml": toml})
+    code, _, err = run("train", "t", "--bounds", "0,1", "--epsilon", "4", *QUICK)
+    assert code == 2
+    assert "leave out one: task and bounds, or classes in t/graph.toml" in err
 
 
 def test_a_percentage_with_other_texts_is_a_number_where_that_is_declared(place: Path, run: Run) -> None:
@@ -659,6 +677,24 @@ def test_what_records_hold_is_listed_at_once_with_the_flag_for_each(place: Path,
         assert wanted in out, out
     # The remedy of dates, as printed, with days.
     follow(run, out, "--edge-date", "day", "--since", "2024-01-05", "--until", "2024-01-20")
+
+
+def test_kinds_are_those_of_records_between_people(place: Path, run: Run) -> None:
+    def record(n: int) -> list[Any]:
+        kind = ("call", "pay", "login")[n % 3]
+        return [f"p{n % COUNT}", f"phone{n % 9}" if kind == "login" else f"p{n * 7 % COUNT}", kind]
+
+    write({"t/nodes.csv": PEOPLE, "t/edges.csv": records("source,target,kind", record)})
+    code, out, _ = run("check", "t")
+    assert code == 0
+    assert "of which of 2 kinds a record is; read so by the next command (--relation 'kind=call|pay')" in out
+    # Records of places are read whatever their kind, so that none is said to be dropped.
+    assert "not declared" not in out
+    follow(run, out, "--dry-run")
+    graph = load_graph(
+        "t", columns={"relation": {"kind": ["call", "pay"]}, "places": "hash:64"}, split="1/0/0"
+    )
+    assert graph.clean_up["records of undeclared relations dropped"] == 0
 
 
 def test_a_declared_list_of_places_lists_what_it_lacks(place: Path, run: Run) -> None:

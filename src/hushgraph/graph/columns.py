@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
@@ -348,7 +349,9 @@ class Columns:
         if self.half_life is not None:
             rules.append(f"A record counts half after {self.half_life:g} days.")
         if self.relation:
-            rules.append(f"Records of other relations than {', '.join(self.relation_names)} are dropped.")
+            between = "" if self.places is None else "between people "
+            names = ", ".join(self.relation_names)
+            rules.append(f"Records {between}of other relations than {names} are dropped.")
         if self.places is not None:
             is_hashed = isinstance(self.places, str)
             rules.append(
@@ -381,7 +384,7 @@ class Columns:
                 if column not in known:
                     raise InputError(
                         f"{name} holds {column!r}, which is no date; declare it, as --date "
-                        f"{column}=2000-01-01 (columns.dates){suggest(column, self.dates)}"
+                        f"{shlex.quote(column)}=2000-01-01 (columns.dates){suggest(column, self.dates)}"
                     )
 
     def _describe_cell_rules(self) -> list[str]:
@@ -470,8 +473,8 @@ class Columns:
         without = [name for name in self.indicators if not {name, EVERY_COLUMN} & self.constants.keys()]
         if without:
             raise InputError(
-                f"indicators holds {without[0]!r}, which has no constant; give one, as --fill {without[0]}=0 "
-                "(columns.fill)"
+                f"indicators holds {without[0]!r}, which has no constant; give one, as --fill "
+                f"{shlex.quote(without[0])}=0 (columns.fill)"
             )
         values = {
             "classes": self.classes or (),

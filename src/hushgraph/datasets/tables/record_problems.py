@@ -23,7 +23,13 @@ _RECORDS = ("edge_weight", "edge_date", "since", "until", "half_life", "relation
 
 
 class RecordFinder(LabelFinder):
-    """Looks for problems of what is declared about records."""
+    """Looks for problems of what is declared about records.
+
+    Attributes:
+        with_relation: SQL that says which records have one of the declared relations, where that is known.
+    """
+
+    with_relation = "true"
 
     @property
     def declared_records(self) -> Columns:
@@ -49,6 +55,7 @@ class RecordFinder(LabelFinder):
             profile = self._find_declared(name, "relation")
             if profile is not None:
                 other = f"COALESCE(CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(values)}), true)"
+                other = f"{other} AND {self.with_relation}"
                 advice = "dropped; declare its relation (--relation) to read it"
                 self._report_records(profile, other, "of a relation that is not declared", advice)
 
@@ -102,14 +109,19 @@ class RecordFinder(LabelFinder):
                     "DD, days that you declare, drops older and later records; --half-life lets them fade"
                 )
                 self._add(1, name, "says when a record was made", 1, advice)
-            elif 1 < profile.distinct <= _MOST_KINDS and not self.settings.get("relation"):
-                kinds = self._values(profile, place=1)
+            elif len(kinds := self._list_kinds(profile)) > 1 and not self.settings.get("relation"):
                 flag = f"--relation {shlex.quote(join_pair(name, join_list(kinds, '|')))}"
                 what = f"says of which of {len(kinds)} kinds a record is"
                 self._propose("relation", {name: kinds}, name, what, flag)
             else:
                 advice = "not read; of a record, its ends, weight, date and relation are"
                 self._add(1, name, "one more column", 1, advice)
+
+    def _list_kinds(self, profile: Profile) -> list[str]:
+        """The values of a column where they are few: kinds of records."""
+        if profile.distinct > _MOST_KINDS:
+            return []
+        return self._values(profile, f"{self._filled(profile)} AND {self.with_relation}", place=1)
 
     def _propose(self, key: str, value: Any, column: str, what: str, flag: str) -> None:
         """Let the next command declare something about records."""
