@@ -16,6 +16,7 @@ from hushgraph.comparison import FOLDERS, NAMES, Comparison, Entry, compare
 from hushgraph.comparison.result import Total
 from hushgraph.errors import InputError, PlanError, RunError, WriteError
 from hushgraph.graph.graph import Graph
+from hushgraph.graph.records import Relation
 from hushgraph.privacy.budget import DataBudget
 from hushgraph.training import trainer as loop
 
@@ -270,6 +271,18 @@ def test_other_settings_do_not_go_on(
     interrupted(graph, tmp_path / "five", 2)
     with pytest.raises(RunError, match=message):
         compare(graph, out=tmp_path / "five", **{"epsilon": 6.0, **QUICK, **change})
+
+
+def test_what_trees_cannot_read_is_refused_with_what_can_be_done(tmp_path: Path) -> None:
+    uses = Relation.to_places("devices", np.array([0, 1]), np.array([1, 1]), num_nodes=3, num_places=2)
+    calls = Relation.between_people("calls", np.array([[0, 1], [1, 2]]), num_nodes=3)
+    base = {"edge_index": None, "x": np.eye(3), "y": [0, 1, 1], "train_idx": [0, 1], "num_classes": 2}
+    placed = Graph.from_arrays(relations=[calls, uses], **base)
+    owned = Graph.from_arrays(relations=[calls], persons=[0, 1, 0], **base)
+    for name, graph in {"places": placed, "person": owned}.items():
+        with pytest.raises(PlanError, match=f"{name}: two of the five .* leave it out, or .* --model mlp"):
+            compare(graph, epsilon=1.0, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_with_other_files_is_refused(graph: Graph, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def check_address(text: str) -> str:
     """The address; InputError for anything else."""
     address = find_address(text)
     if address is None:
-        raise InputError(f"{text!r}: expected the address of an object store, such as s3://bucket/folder")
+        raise InputError(f"to={text!r}: expected the address of an object store, such as s3://bucket/folder")
     return address
 
 

@@ -495,7 +495,7 @@ class Settings(TypedDict, total=False):
         _data(
             "For task number: the unit of predictions and errors. [the name of its column]",
             metavar="NAME",
-            commands=_TRAINED,
+            commands=_ALL,
         ),
     ]
     class_weight: Annotated[
@@ -505,10 +505,10 @@ class Settings(TypedDict, total=False):
             metavar="NAME=W",
             read=_read_weights,
             repeats=True,
-            commands=("check", *_TRAINED),
+            commands=("check", *_ALL),
         ),
     ]
-    id: Annotated[str | None, _table("Column of node ids, text or numbers. [id]")]
+    id: Annotated[str | None, _table("Column of node ids, text or numbers. [id]", metavar="COL")]
     label: Annotated[
         str | Sequence[str] | None,
         _table(
@@ -555,9 +555,11 @@ class Settings(TypedDict, total=False):
             metavar="COL",
         ),
     ]
-    split_column: Annotated[str | None, _table("Column with train, val, test. [split]", column="split")]
-    source: Annotated[str | None, _table("Column of an edge: who is read. [source]")]
-    target: Annotated[str | None, _table("Column of an edge: who reads. [target]")]
+    split_column: Annotated[
+        str | None, _table("Column with train, val, test. [split]", metavar="COL", column="split")
+    ]
+    source: Annotated[str | None, _table("Column of an edge: who is read. [source]", metavar="COL")]
+    target: Annotated[str | None, _table("Column of an edge: who reads. [target]", metavar="COL")]
     delimiter: Annotated[
         str | None, _table("Delimiter of CSV files, or tab. [by the first line of each file]", metavar="CHAR")
     ]
@@ -662,7 +664,7 @@ class Settings(TypedDict, total=False):
             repeats=True,
         ),
     ]
-    edge_date: Annotated[str | None, _table("Column of edges: the date of a record. [none]")]
+    edge_date: Annotated[str | None, _table("Column of edges: the date of a record. [none]", metavar="COL")]
     since: Annotated[str | None, _table("Records before this day are dropped. [none]", metavar="DATE")]
     until: Annotated[str | None, _table("Records after this day are dropped. [none]", metavar="DATE")]
     half_life: Annotated[
@@ -736,7 +738,8 @@ class RunSettings(Settings, total=False):
         ),
     ]
     memory: Annotated[
-        str | None, _run("Memory that the engine may use, such as 8GiB. [4GiB]", commands=_TRAIN)
+        str | None,
+        _run("Memory that the engine may use, such as 8GiB. [4GiB]", metavar="SIZE", commands=_TRAIN),
     ]
     progress: Annotated[
         bool | None, _run("Show a bar, or lines in a log. [a bar in terminals and notebooks]", commands=())

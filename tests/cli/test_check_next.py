@@ -420,6 +420,126 @@ def test_the_next_command_runs_where_the_file_is_elsewhere_or_kept(kind: str, ru
     assert [first[key] for key in keys] == [second[key] for key in keys]
 
 
+RULED = [kind for kind in KINDS if {"numbers", "dates", "roles"} & {*KINDS[kind].looked_up}]
+
+
+@pytest.mark.parametrize("kind", KINDS if IS_THOROUGH else RULED)
+def test_check_goes_on_from_the_file_that_it_wrote(kind: str, run: Run, place: Path) -> None:
+    tables = KINDS[kind]
+    write(tables.files)
+    words = shlex.split(tables.call)
+    code, out, err = run("check", *words, "--out", "written.toml")
+    assert (code, err) == (0, ""), out
+    first = follow(run, out, "--dry-run")
+    task = [each for flag in ("--bounds", "--classes", "--positive") if flag in words
+            for each in (flag, words[words.index(flag) + 1])]  # fmt: skip
+    code, out, err = run("check", "written.toml", *task)
+    assert (code, err) == (0, ""), out
+    second = follow(run, out, "--dry-run")
+    keys = ("assumptions", "epsilon", "guarantee")
+    assert [first[key] for key in keys] == [second[key] for key in keys]
+    # What the file says is not said again.
+    assert not {"--decimal", "--thousands", "--percent", "--date-format"} & {*shlex.split(out)}
+
+
+def test_a_plan_takes_the_flags_of_the_next_command(run: Run, place: Path) -> None:
+    tables = KINDS["a rare class"]
+    write(tables.files)
+    _, out, _ = run("check", *shlex.split(tables.call))
+    line = next(line for line in out.splitlines() if line.startswith("Next: hushgraph train "))
+    code, out, err = run("plan", *shlex.split(line.removeprefix("Next: hushgraph train ")), "--json")
+    assert code == 0, err
+    assert json.loads(out.splitlines()[-1])["task"] == "binary"
+
+
+def test_rules_for_all_columns_stand_alone_in_a_file(run: Run, place: Path) -> None:
+    write(
+        {
+            "t.csv": table(
+                ["id", "sum", "born", "label"],
+                lambda n: [f"p{n}", f"{n},5", f"{n % 28 + 1:02}.03.1990", n % 2],
+                delimiter=";",
+            ),
+            "e.csv": links(),
+            "t.toml": 'nodes = "t.csv"\nedges = "e.csv"\n[columns]\ndecimal = ","\nthousands = "."\n'
+            'date_format = "%d.%m.%Y"\n',
+        }
+    )
+    code, out, err = run("check", "t.toml")
+    assert (code, err) == (0, ""), out
+    assert "--date born=2000-01-01 --looked-up dates" in out
+    follow(run, out, "--dry-run")
+
+
+@pytest.mark.parametrize("thousands", ["'", '{rate = "\'"}'])
+def test_thousands_of_a_file_and_of_a_column_go_together(thousands: str, run: Run, place: Path) -> None:
+    nodes = table(["id", "views", "rate", "label"], lambda n: [f"p{n}", f"{n * 997:,}", n, n % 2])
+    rule = thousands if thousands.startswith("{") else f'"{thousands}"'
+    toml = f'nodes = "t.csv"\nedges = "e.csv"\n[columns]\nthousands = {rule}\n'
+    write({"t.csv": nodes, "e.csv": links(), "t.toml": toml})
+    code, out, err = run("check", "t.toml")
+    assert (code, err) == (0, ""), out
+    assert "--thousands views=," in out
+    follow(run, out, "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("flags", "ends"),
+    [
+        ("--source b", ("b", "a")),
+        ("--target a", ("b", "a")),
+        ("--target b", ("a", "b")),
+        ("--source b --target a", ("b", "a")),
+        ("", ("a", "b")),
+    ],
+)
+def test_an_end_that_is_given_stays(flags: str, ends: tuple[str, str], place: Path, run: Run) -> None:
+    write({"t/nodes.csv": PEOPLE, "t/edges.csv": links("a,b")})
+    assert run("check", "t", *flags.split())[0] == 0
+    columns = load_graph("t", split="1/0/0").columns
+    assert (columns.source, columns.target) == ends
+
+
+@pytest.mark.parametrize("flag", ["--source", "--target"])
+def test_an_end_that_no_column_has_is_a_problem(flag: str, place: Path, run: Run) -> None:
+    write({"t/nodes.csv": PEOPLE, "t/edges.csv": links("payer no,payee no,note", more=",x")})
+    code, out, _ = run("check", "t", flag, "payer nr")
+    assert code == 2
+    assert f"no column 'payer nr'; name it with {flag}; did you mean 'payer no'?" in out
+
+
+def test_classes_of_a_file_are_named_where_a_number_is_asked_for(place: Path, run: Run) -> None:
+    toml = '[columns]\nclasses = ["0", "1"]\n'
+    write({"t/nodes.csv": PEOPLE, "t/edges.csv": links(), "t/graph.toml": toml})
+    code, _, err = run("train", "t", "--bounds", "0,1", "--epsilon", "4", *QUICK)
+    assert code == 2
+    assert "leave out one: task and bounds, or classes in t/graph.toml" in err
+
+
+def test_a_percentage_with_other_texts_is_a_number_where_that_is_declared(place: Path, run: Run) -> None:
+    nodes = table(["id", "share", "label"], lambda n: [f"p{n}", f"{n}%" if n % 3 else f"no {n}", n % 2])
+    write({"t/nodes.csv": nodes, "t/edges.csv": links()})
+    _, out, _ = run("check", "t", "--percent", "share")
+    assert "column 'share': 14 cells are not numbers" in out
+
+
+def test_days_of_records_are_found_however_they_are_written(place: Path, run: Run) -> None:
+    day = records(
+        "source,target,day", lambda n: [f"p{n % COUNT}", f"p{n * 7 % COUNT}", f"{n % 28 + 1}.01.2024"]
+    )
+    write({"t/nodes.csv": PEOPLE, "t/edges.csv": day})
+    _, out, _ = run("check", "t")
+    assert "not read; --edge-date day --date-format day=%d.%m.%Y with --since and --until" in out
+    code, out, _ = run("check", "t", "--edge-date", "day", "--since", "2024-01-05", "--force")
+    assert code == 0
+    assert "without a date" not in out
+    assert 'day = "%d.%m.%Y"' in Path("t/graph.toml").read_text().replace('"day"', "day")
+    follow(run, out, "--dry-run")
+    graph = load_graph("t", split="1/0/0")
+    # Four days of 28 are too early.
+    assert graph.clean_up["edges dropped"] == sum(n % 28 + 1 < 5 for n in range(3 * COUNT))
+
+
 def test_there_are_twelve_kinds() -> None:
     assert len(KINDS) >= 12
 
@@ -557,6 +677,24 @@ def test_what_records_hold_is_listed_at_once_with_the_flag_for_each(place: Path,
         assert wanted in out, out
     # The remedy of dates, as printed, with days.
     follow(run, out, "--edge-date", "day", "--since", "2024-01-05", "--until", "2024-01-20")
+
+
+def test_kinds_are_those_of_records_between_people(place: Path, run: Run) -> None:
+    def record(n: int) -> list[Any]:
+        kind = ("call", "pay", "login")[n % 3]
+        return [f"p{n % COUNT}", f"phone{n % 9}" if kind == "login" else f"p{n * 7 % COUNT}", kind]
+
+    write({"t/nodes.csv": PEOPLE, "t/edges.csv": records("source,target,kind", record)})
+    code, out, _ = run("check", "t")
+    assert code == 0
+    assert "of which of 2 kinds a record is; read so by the next command (--relation 'kind=call|pay')" in out
+    # Records of places are read whatever their kind, so that none is said to be dropped.
+    assert "not declared" not in out
+    follow(run, out, "--dry-run")
+    graph = load_graph(
+        "t", columns={"relation": {"kind": ["call", "pay"]}, "places": "hash:64"}, split="1/0/0"
+    )
+    assert graph.clean_up["records of undeclared relations dropped"] == 0
 
 
 def test_a_declared_list_of_places_lists_what_it_lacks(place: Path, run: Run) -> None:

@@ -55,6 +55,10 @@ from hushgraph.settings import SYNONYMS
         ("train demo --target-epsilon 2", "did you mean --epsilon?"),
         ("train demo --nonprivate", "did you mean --non-private?"),
         ("train demo --private", "No such option: --private; see hushgraph train --help\n"),
+        (
+            "plan demo --epsilon 4 --hidden 3",
+            "No such option: --hidden; a plan does not need this flag of train: leave it out; see hushgraph",
+        ),
         ("compare demo --zzrate 8", "No such option: --zzrate; see hushgraph compare --help\n"),
         ("compare demo --bad 8", "No such option: --bad; see hushgraph compare --help\n"),
         ("compare demo --learning-rate 8", "--learning-rate; see hushgraph compare --help\n"),

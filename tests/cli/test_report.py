@@ -164,9 +164,11 @@ def test_report_of_a_folder(run: Run, graph: Graph, file: Path, tmp_path: Path) 
     code, out, err = run("report", tmp_path / "run")
     assert (code, err) == (0, "")
     assert str(tmp_path / "run" / "report.html") in out
+    assert "not covered" not in out
     assert json.loads((tmp_path / "run" / "report.json").read_text())["test"] is None
-    code, _, err = run("report", tmp_path / "run", file, "--out", tmp_path / "page.html")
+    code, out, err = run("report", tmp_path / "run", file, "--out", tmp_path / "page.html")
     assert (code, err) == (0, "")
+    assert "exact figures, which are not covered: leave out DATA for a page to publish" in out
     twin = json.loads((tmp_path / "page.json").read_text())
     assert sum(entry["nodes"] for entry in twin["test"]["classes"]) == len(graph.test_idx)
     assert twin["comparison"] is None

@@ -61,7 +61,8 @@ def test_predictions_need_no_labels() -> None:
 @pytest.mark.parametrize(
     ("changes", "options", "wanted"),
     [
-        ({"x": None}, {}, "node 'bob' has no attribute 'x'"),
+        ({"x": None}, {}, r"node 'bob' has no attribute 'x'; .*; name others with .*features=\[\.\.\.\]"),
+        ({}, {"features": ["colours"]}, "has no attribute 'colours'; .*; did you mean 'colour'?"),
         ({"x": [1.0]}, {}, "node attribute 'x' must be a number, or a list of numbers of one length"),
         ({"x": "tall"}, {}, "node attribute 'x' must be a number"),
         ({"x": [1.0, float("nan")]}, {}, "node 'bob': feature 1 is nan"),

@@ -55,6 +55,14 @@ def test_csv_and_parquet_hold_the_same_table(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o'.csv", "o'.parquet"]
 
 
+def test_what_a_notebook_shows_has_no_prediction_of_anybody() -> None:
+    shown = "Predicted(3 nodes, covered towards everybody else); to_columns() is a table"
+    assert repr(predicted(**NAMES)) == shown
+    assert repr(predicted(shown=PROBABILITIES[:1], is_covered=False)).startswith(
+        "Predicted(1 node, not covered)"
+    )
+
+
 def test_numbers_stay_numbers(tmp_path: Path) -> None:
     save(tmp_path / "p.parquet", [predicted().to_columns(probabilities=False)])
     # Before DuckDB 2, a table ends with its connection.

@@ -11,7 +11,15 @@ import pytest
 
 from hushgraph._text import rounded_up
 from hushgraph.accounting.accountants import gaussian_epsilon
-from hushgraph.privacy.guarantee import LOOKED_UP, Assumption, Guarantee, Reason, name_assumed
+from hushgraph.privacy.guarantee import (
+    CLASSES_FROM_LABELS,
+    LOOKED_UP,
+    Assumption,
+    Guarantee,
+    Reason,
+    merge_sentences,
+    name_assumed,
+)
 from hushgraph.privacy.plans import PrivacyPlan, RowPlan
 from plan_words import sentence, statement
 from plans import make_plan
@@ -218,6 +226,13 @@ def test_three_assumptions_are_one_list() -> None:
         ", assuming that the list of classes, the choice of weights, relations and places, and the choice of "
         "the rare class are public"
     )
+    assert merge_sentences(each.sentence for each in of[:2]) == [each.sentence for each in of[:2]]
+    assert merge_sentences(each.sentence for each in (CLASSES_FROM_LABELS, *of)) == [
+        CLASSES_FROM_LABELS.sentence,
+        "The list of classes, the choice of weights, relations and places, and the choice of the rare class "
+        "were read off the rows, by check or by whoever looked at them, and are assumed to be public. One "
+        "row may have decided each of them.",
+    ]
     # Of a run of another version, whose clauses are read from its folder.
     other = Assumption(code="other", clause="nobody looked", sentence="Nobody looked.")
     assert name_assumed([*of[:2], other]).endswith(" is public and that nobody looked")

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +154,12 @@ def test_attributes_by_role(tmp_path: Path) -> None:
         ("source", "target"): ("edges", "list the ends of each edge"),
         ("memo",): ("not used", "not read"),
     }
+    owned = replace(kept.folder.columns, looked_up=("classes",), person="memo", ignore=())
+    table = {
+        each["role"]: each for each in describe_attributes(replace(kept.folder, columns=owned))["columns"]
+    }
+    assert table["label, which is predicted"]["treatment"] == "2 classes, read off the rows"
+    assert table["person"]["columns"] == ["memo"]
     page = text_of(render_report(collect_facts(kept.folder)))
     assert "The model reads 22 features of a node." in page
     assert "scaled to norm 2, from that row alone" in page

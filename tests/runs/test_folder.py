@@ -118,7 +118,9 @@ def test_a_finished_run_round_trips(graph: Graph, finished: Path) -> None:
 def test_a_run_is_shown_in_one_line(finished: Path) -> None:
     run = hg.Run.load(finished)
     run.result["epsilon"] = 1.00001
-    assert repr(run) == f"Run({str(finished)!r}, model='gcn', epsilon=1.01, guarantee='holds')"
+    assert (
+        repr(run) == f"Run({str(finished)!r}, method='trees', model='gcn', epsilon=1.01, guarantee='holds')"
+    )
     run.result["epsilon"] = "inf"
     assert "epsilon=infinity" in repr(run)
 

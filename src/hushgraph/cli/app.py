@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -41,6 +42,9 @@ _COMMANDS = {
 }
 # Objects made between two searches for garbage, of each of Python's three generations.
 _COLLECTION = (200_000, 50, 50)
+# How the help names types of values.
+_TYPE = re.compile(r" <([^<>]+)>")
+_TYPES = {"int": "INTEGER", "int range": "INTEGER", "float": "NUMBER", "path": "PATH", "list[Path]": "PATH"}
 # `plan --config` accepts a file for `train`, so it needs the flags of both.
 _TOGETHER = {"plan": ("plan", "train")}
 
@@ -87,7 +91,8 @@ class SectionedCommand(TyperCommand):
             if record is not None:
                 is_argument = parameter.param_type_name == "argument"
                 heading = getattr(parameter, "rich_help_panel", None) or "Options"
-                sections.setdefault("Arguments" if is_argument else heading, []).append(record)
+                named = (_name_type(record[0], is_argument=is_argument), record[1])
+                sections.setdefault("Arguments" if is_argument else heading, []).append(named)
         if len(sections) > 1 and len(sections.get("Options", [])) == 1:
             # --help alone, in a command whose options all have other headings.
             sections[list(sections)[-2]] += sections.pop("Options")
@@ -101,6 +106,14 @@ class SectionedCommand(TyperCommand):
             with formatter.section("Examples"):
                 for line in self.epilog.splitlines():
                     formatter.write(f"  {line}\n")
+
+
+def _name_type(names: str, *, is_argument: bool) -> str:
+    """An option with the type of its value as a word; typer would print `<list[Path]>`.
+
+    An argument is named by its own word.
+    """
+    return _TYPE.sub("" if is_argument else lambda found: f" {_TYPES.get(found[1], 'TEXT')}", names)
 
 
 def _fold(names: str, width: int) -> str:

@@ -11,8 +11,8 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.options import section
 
 EXAMPLES = """\
-hushgraph export runs/people-1 --out served
-hushgraph export runs/people-1/release --out served --json"""
+hushgraph export runs/people-billboard-1 --out served
+hushgraph export runs/people-billboard-1/release --out served --json"""
 
 _output = section("Run and output")
 

@@ -14,8 +14,9 @@ from hushgraph.cli.options import section
 EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
 hushgraph predict runs/people-gcn-1 more.npz --out p.parquet --probabilities
-hushgraph predict runs/people-1 new.csv --edges lists.csv --new --out p.csv
-hushgraph predict runs/bank-1 bank --out flags.csv --top 1%"""
+hushgraph predict runs/people-billboard-1 new.csv --edges lists.csv --new \\
+    --out p.csv
+hushgraph predict runs/bank-billboard-1 bank --out flags.csv --top 1%"""
 
 _output = section("Run and output")
 
@@ -59,7 +60,9 @@ def predict(
             metavar="auto|memory|duckdb|spark|MASTER",
         ),
     ] = "memory",
-    memory: Annotated[str | None, _output("What the engine may use, such as 8GiB. [4GiB]")] = None,
+    memory: Annotated[
+        str | None, _output("What the engine may use, such as 8GiB. [4GiB]", metavar="SIZE")
+    ] = None,
     device: options.Device = "auto",
     edges: options.Edges = None,
     data_root: options.DataRoot = None,

@@ -19,8 +19,9 @@ def release(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     to: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS", help="Also copy the release to an object store, such as s3://models/people."
+        options.section("Run and output")(
+            "Also copy the release to an object store, such as s3://models/people. [no copy]",
+            metavar="ADDRESS",
         ),
     ] = None,
     as_json: options.Json = False,
@@ -39,11 +40,12 @@ def release(
         from hushgraph.runs.store import put_release
         from hushgraph.training.publish import publish_run
 
+        address = None if to is None else check_address(to)
         folder = RunFolder.open(run)
         place = folder.path if folder.is_release else publish_run(folder)
         figures = folder.plan.summary()["figures"]
-        if to is not None:
-            put_release(place, check_address(to))
+        if address is not None:
+            put_release(place, address)
     about = (
         "and figures from noisy counts"
         if figures == "covered"

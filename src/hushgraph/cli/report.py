@@ -26,7 +26,8 @@ _output = section("Run and output")
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run, or RUN/release.")],
     data: Annotated[
-        str | None, options.data_argument("What it was trained on, for results per class.")
+        str | None,
+        options.data_argument("What it was trained on, for exact figures, which are not covered."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -93,7 +94,10 @@ def report(
             )
     twin = page.with_suffix(".json")
     facts = {"out": str(page), "facts": str(twin), "run": str(run)}
-    terminal.finish(facts, f"Report in {page}, the same facts in {twin}.", as_json=as_json)
+    text = f"Report in {page}, the same facts in {twin}."
+    if data is not None:
+        text += " They have exact figures, which are not covered: leave out DATA for a page to publish."
+    terminal.finish(facts, text, as_json=as_json)
 
 
 def _choose_place(run: Path, out: Path | None, name: str) -> Path:

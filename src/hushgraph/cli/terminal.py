@@ -17,6 +17,7 @@ import typer
 
 from hushgraph.cli.options import conversion_note, nearest_flag
 from hushgraph.errors import HushgraphError
+from hushgraph.settings import TABLE
 from hushgraph.training.progress import Heartbeat, TerminalBar, describe_progress
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ def _describe_usage(error: Any) -> str:
     if getattr(error, "option_name", None) == "--secure-noise":
         return f"{error.message}; leave it out: exact noise is the only one"
     if hasattr(error, "possibilities") and context is not None:
-        message = error.message + _suggest_flag(error.option_name, context.command.params)
+        message = error.message + _suggest_flag(error.option_name, context.command)
     else:
         message = _describe_value(error) or error.format_message().rstrip(".")
     if "unexpected extra argument" in message and re.search(r"\.(csv|tsv|parquet|txt)\b", message):
@@ -287,9 +288,13 @@ def _describe_usage(error: Any) -> str:
     return f"{message}; see {context.command_path} --help"
 
 
-def _suggest_flag(flag: str, parameters: list[Any]) -> str:
-    known = [name[2:] for each in parameters for name in each.opts if name.startswith("--")]
+def _suggest_flag(flag: str, command: Any) -> str:
+    known = [name[2:] for each in command.params for name in each.opts if name.startswith("--")]
     word = flag.lstrip("-").lower()
+    if command.name == "plan" and any(
+        word == each.key for each in TABLE.values() if "train" in each.commands
+    ):
+        return "; a plan does not need this flag of train: leave it out"
     near = nearest_flag(word, [*known, "help"])
     return "" if near is None else f"; did you mean --{near}{conversion_note(word)}?"
 

@@ -247,7 +247,8 @@ def describe_training(
     how = "privately" if plan.is_private else "without privacy"
     kind = plan.describe_model(config.model)
     reads = f"K = {plan.max_readers}, " if plan.num_layers else ""
-    drawn = f" The split {config.split} is drawn from the node ids." if config.split else ""
+    ids = "node ids, a person as a whole" if plan.protects == "person" else "node ids"
+    drawn = f" The split {config.split} is drawn from the {ids}." if config.split else ""
     return (
         f"Training {how} on {data}: {kind}, {num_features:,} features, {question}, "
         f"{plan.num_train_nodes:,} {speak('training nodes, N', plan.protects).removesuffix(', N')}; "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hushgraph._files import write_whole
 from hushgraph.comparison.result import BILLBOARD, FOLDERS, NAMES, TREES, Comparison, Entry, Total
-from hushgraph.errors import InputError, RunError, explain
+from hushgraph.errors import InputError, PlanError, RunError, explain
 from hushgraph.figures.names import KEYS
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import Guarantee
@@ -21,6 +21,7 @@ from hushgraph.privacy.run_charge import RunCharge, compose_charges, describe_co
 from hushgraph.settings import ENGINE, TABLE, RunSettings, check_names, with_settings
 
 if TYPE_CHECKING:
+    from hushgraph.graph.graph import Graph
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.prepare import Prepared
     from hushgraph.training.run import Run
@@ -187,10 +188,24 @@ def _prepare_all(data: Any, each: Mapping[str, Mapping[str, Any]]) -> dict[str, 
     (first, given), *rest = each.items()
     prepared = {first: prepare(data, **given)}
     graph = prepared[first].graph
+    _check_trees(graph)
     for which, arguments in rest:
         own = {key: value for key, value in arguments.items() if key not in _READING}
         prepared[which] = prepare(graph, **own)._replace(graph=graph)
     return prepared
+
+
+def _check_trees(graph: Graph) -> None:
+    """Refuse what models on trees cannot read; another method, which they advise, is no choice here."""
+    cannot = {
+        "person": graph.persons is not None,
+        "places": any(each.info.num_places is not None for each in graph.relations),
+    }
+    for name in (name for name, is_given in cannot.items() if is_given):
+        raise PlanError(
+            f"{name}: two of the five models are on trees, which cannot read that; leave it out, or run "
+            "hushgraph train with and without --model mlp"
+        )
 
 
 def _charge_all(

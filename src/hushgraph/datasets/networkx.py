@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._text import suggest
 from hushgraph.datasets.tables.cells import SPLITS
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.records import EdgeWeight
@@ -109,7 +110,13 @@ def _read_features(graph: Any, nodes: list[Any], features: str | Sequence[str]) 
         values = [graph.nodes[node].get(name) for node in nodes]
         lacking = next((node for node, value in zip(nodes, values, strict=True) if value is None), None)
         if lacking is not None:
-            raise GraphError(f"node {_format(lacking)} has no attribute {name!r}; expected the feature there")
+            others = [str(each) for each in graph.nodes[lacking] if each != name]
+            advice = suggest(name, others) or (
+                "; name others with hushgraph.datasets.from_networkx(graph, features=[...])"
+            )
+            raise GraphError(
+                f"node {_format(lacking)} has no attribute {name!r}; expected the feature there{advice}"
+            )
         try:
             part = np.asarray(values, np.float64)
         except (TypeError, ValueError):

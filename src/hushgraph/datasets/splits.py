@@ -58,7 +58,7 @@ def random_split(
     if not is_valid or fractions[0] == 0:
         raise GraphError(
             f"split fractions={'/'.join(f'{f:g}' for f in fractions)}: expected none below 0, training above "
-            "0, and a sum of at most 1"
+            "0, and a sum of at most 1, such as 0.6/0.2/0.2"
         )
     ids = np.arange(num_nodes) if persons is None else persons
     position = _hash(ids.astype(np.uint64), seed).astype(np.float64) / 2.0**64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
@@ -144,7 +145,7 @@ def check_marks_differ(decimal: Mapping[str, str] | str, thousands: Mapping[str,
         point = rule_for(decimal, column) or "."
         if mark == point:
             other = "," if point == "." else "."
-            prefix = "" if column == EVERY_COLUMN else f"{column}="
+            prefix = "" if column == EVERY_COLUMN else f"{shlex.quote(column)}="
             raise InputError(
                 f"decimal and thousands are both {mark!r}{'' if not prefix else f' in column {column!r}'}; "
                 f"give another one, as --decimal {prefix}{other}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
@@ -338,7 +339,9 @@ class Columns:
         rules = []
         if self.since or self.until:
             first, last = f" since {self.since}" * bool(self.since), f" until {self.until}" * bool(self.until)
-            rules.append(f"Records count{first}{last}, by {self.edge_date!r}; others are dropped.")
+            form = cell_rules.rule_for(self.date_format, str(self.edge_date))
+            written = f", written as {form}" if form else ""
+            rules.append(f"Records count{first}{last}, by {self.edge_date!r}{written}; others are dropped.")
         if self.weight is not None:
             rules.append(
                 f"A record weighs {self.weight.describe()}; what is not finite and above 0 counts as 0."
@@ -346,7 +349,9 @@ class Columns:
         if self.half_life is not None:
             rules.append(f"A record counts half after {self.half_life:g} days.")
         if self.relation:
-            rules.append(f"Records of other relations than {', '.join(self.relation_names)} are dropped.")
+            between = "" if self.places is None else "between people "
+            names = ", ".join(self.relation_names)
+            rules.append(f"Records {between}of other relations than {names} are dropped.")
         if self.places is not None:
             is_hashed = isinstance(self.places, str)
             rules.append(
@@ -374,11 +379,12 @@ class Columns:
         cell_rules.check_looked_up(self.looked_up)
         cell_rules.check_marks_differ(self.decimal, self.thousands)
         for name in ("cycles", "date_format"):
+            known = {EVERY_COLUMN, *self.dates} | ({self.edge_date} if name == "date_format" else set())
             for column in getattr(self, name):
-                if column != EVERY_COLUMN and column not in self.dates:
+                if column not in known:
                     raise InputError(
                         f"{name} holds {column!r}, which is no date; declare it, as --date "
-                        f"{column}=2000-01-01 (columns.dates){suggest(column, self.dates)}"
+                        f"{shlex.quote(column)}=2000-01-01 (columns.dates){suggest(column, self.dates)}"
                     )
 
     def _describe_cell_rules(self) -> list[str]:
@@ -467,8 +473,8 @@ class Columns:
         without = [name for name in self.indicators if not {name, EVERY_COLUMN} & self.constants.keys()]
         if without:
             raise InputError(
-                f"indicators holds {without[0]!r}, which has no constant; give one, as --fill {without[0]}=0 "
-                "(columns.fill)"
+                f"indicators holds {without[0]!r}, which has no constant; give one, as --fill "
+                f"{shlex.quote(without[0])}=0 (columns.fill)"
             )
         values = {
             "classes": self.classes or (),
@@ -497,8 +503,15 @@ def looks_like_split(name: str) -> bool:
     return bool({"split", "fold", "partition"} & set(words)) or words in (["set"], ["part"], ["subset"])
 
 
+def spread_rules(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """These fields, with marks and formats for all columns by column, as those for some columns are."""
+    alone = [name for name in ("decimal", "thousands", "date_format") if isinstance(fields.get(name), str)]
+    return {**fields, **{name: {EVERY_COLUMN: fields[name]} for name in alone}}
+
+
 def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the values of a file with those of flags; a column named by a flag loses its role in the file."""
+    file, flags = spread_rules(file), spread_rules(flags)
     merged = {**file, **flags}
     if "fill" in file and "fill" in flags:
         merged["fill"] = {**_check_by_column("fill", file["fill"]), **_check_by_column("fill", flags["fill"])}

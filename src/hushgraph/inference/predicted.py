@@ -131,6 +131,11 @@ class Predicted:
     reads_neighbours: bool
     new_nodes: NewNodes | None = None
 
+    def __repr__(self) -> str:
+        # What a notebook shows at the end of a cell: no prediction of anybody.
+        count = len(self.probabilities)
+        return f"Predicted({count:,} node{'s' * (count != 1)}, {self.predictions}); to_columns() is a table"
+
     @property
     def predictions(self) -> str:
         """What is promised: "covered towards everybody else" or "not covered"."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -116,6 +116,22 @@ def name_assumed(assumptions: Sequence[Assumption]) -> str:
     return f", assuming that {' and that '.join(clauses)}" if clauses else ""
 
 
+def merge_sentences(sentences: Iterable[str]) -> list[str]:
+    """The sentences of assumptions for readers: three or more things that rows decided share one."""
+    given = list(sentences)
+    read_off = [each for each in LOOKED_UP.values() if each.sentence in given]
+    if len(read_off) < 3:
+        return given
+    *first, last = (each.clause.removesuffix(_IS_PUBLIC) for each in read_off)
+    listed = f"{', '.join(first)}, and {last}"
+    merged = (
+        f"{listed[0].upper()}{listed[1:]} were read off the rows, by check or by whoever looked at them, and "
+        "are assumed to be public. One row may have decided each of them."
+    )
+    known = {each.sentence for each in read_off}
+    return [*(each for each in given if each not in known), merged]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
     """What training by a plan guarantees; `Guarantee.of` is the only place that decides it.
@@ -197,6 +213,11 @@ class Guarantee:
     def statement(self) -> Statement:
         """The guarantee in words."""
         return write_statement(self)
+
+    @property
+    def assumed(self) -> str:
+        """What is assumed, with its reasons, as whole sentences."""
+        return " ".join(merge_sentences(each.sentence for each in self.assumptions))
 
     @property
     def assuming(self) -> str:

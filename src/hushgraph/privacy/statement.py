@@ -115,8 +115,7 @@ def _write_statement(guarantee: Guarantee) -> Statement:
     words = plan.words
     topics = tuple(describe(plan) for describe in words.topics)
     if guarantee.assumptions:
-        text = " ".join(each.sentence for each in guarantee.assumptions)
-        topics = (*topics, Topic(key="assumptions", heading="What is assumed", text=text))
+        topics = (*topics, Topic(key="assumptions", heading="What is assumed", text=guarantee.assumed))
     not_covered = words.not_covered
     if plan.num_tables:
         topics = (*topics, _describe_figures(plan))

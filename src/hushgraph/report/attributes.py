@@ -40,10 +40,14 @@ def _list_columns(folder: RunFolder, columns: Columns) -> list[dict[str, Any]]:
     for name, buckets in columns.hashed.items():
         roles.append(("feature", f"text, hashed into {buckets:,} buckets", [name]))
     declared = "" if columns.classes is None else ", declared"
+    if "classes" in columns.looked_up:
+        declared = ", read off the rows"
     roles.append(("label, which is predicted", f"{folder.task.question}{declared}", [*columns.label_columns]))
     for name, values in columns.group.items():
         roles.append(("group", f"one of {len(values)} declared values, for figures alone", [name]))
     roles.append(("identifier", "public", [columns.id]))
+    if columns.person is not None:
+        roles.append(("person", "public; all nodes of one are protected together", [columns.person]))
     if columns.split:
         roles.append(("split", "public", [columns.split]))
     roles.append(("edges", "list the ends of each edge", [columns.source, columns.target]))

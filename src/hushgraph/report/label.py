@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
+from hushgraph.privacy.guarantee import merge_sentences
 from hushgraph.privacy.units import speak
 from hushgraph.report.budget import write_spent
 from hushgraph.report.facts import collect_facts, list_uncovered
@@ -117,6 +118,7 @@ def render_label(label: Mapping[str, Any]) -> str:
     return render_template(
         "label.svg",
         label=label,
+        assumed=" ".join(merge_sentences(label["assumptions"])),
         mechanisms="; ".join(map(_name_mechanism, label["mechanisms"])),
         not_covered=_shorten(label["not_covered"]),
         speak=speak,

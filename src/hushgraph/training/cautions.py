@@ -92,7 +92,8 @@ def list_notes(
     if graph.columns is not None:
         # Of data that somebody else prepared, these say little.
         counts["self-loops dropped"] = graph.self_loops_removed
-        counts["repeated edges dropped"] = graph.duplicates_removed
+        what = "repeated edges, weights summed" if graph.columns.is_weighted else "repeated edges dropped"
+        counts[what] = graph.duplicates_removed
     notes = [f"{what}: {count:,}" for what, count in counts.items() if count]
     if not (symmetrize or directed) and _has_no_reverse(graph):
         notes.append(

@@ -119,9 +119,11 @@ class Run:
 
     def __repr__(self) -> str:
         model = type(self.model).__name__ if self.config.model == "own" else self.config.model
+        # What reads boards is an MLP, and saying so would name another method.
+        what = "" if self.plan.method == "billboard" else f"model={model!r}, "
         return (
-            f"Run({str(self.folder.path)!r}, model={model!r}, epsilon={rounded_up(self.epsilon)}, "
-            f"guarantee={self.folder.guarantee.kind_in_words!r})"
+            f"Run({str(self.folder.path)!r}, method={self.plan.method!r}, {what}"
+            f"epsilon={rounded_up(self.epsilon)}, guarantee={self.folder.guarantee.kind_in_words!r})"
         )
 
     @property

@@ -21,9 +21,10 @@ def number_error(reader: NodeTable, row: int, name: str) -> GraphError:
     """Explain why a cell of a numeric column is not a number, and what to do."""
     table, columns = reader.table, reader.columns
     text, where = table.cell(reader.connection, row, name), table.place(row, name)
+    quoted = shlex.quote(name)
     if text is None or text in columns.missing:
-        filled, left_out = f"--fill {shlex.quote(f'{name}=0')}", f"--ignore {shlex.quote(name)}"
-        advice = table.advice(f"fill empty cells ({filled}) or leave the column out ({left_out})", "fill it")
+        filled = f"fill empty cells (--fill {quoted}=0) or leave the column out (--ignore {quoted})"
+        advice = table.advice(filled, "fill it")
         return GraphError(f"{where}: empty; expected a number; {advice}")
     what, remedy = "is not a number", name_remedy(text, name)
     form = rule_for(columns.date_format, name)
@@ -37,17 +38,17 @@ def number_error(reader: NodeTable, row: int, name: str) -> GraphError:
         what = f"is not {form or 'year-month-day'}"
         remedy = (
             "correct it, or say how dates are written "
-            f"(--date-format {name}={'%d.%m.%Y' if form is None else 'FORMAT'})"
+            f"(--date-format {quoted}={'%d.%m.%Y' if form is None else 'FORMAT'})"
         )
     elif name in columns.booleans:
         what = "is not true, false, yes, no, 1 or 0"
-        remedy = f"correct it, or list such values (--categorical {name}='yes|no|...')"
+        remedy = f"correct it, or list such values (--categorical {quoted}='yes|no|...')"
     elif _is_too_large(text):
         return GraphError(f"{where}: {text[:40]!r} is not a finite float32; replace it, for example by 0")
     elif remedy is None:
         remedy = (
-            f"correct it, fill it (--missing {text[:40]!r} --fill {name}=0), list the column's values "
-            f"(--categorical), hash it (--hash {name}=16) or leave it out (--ignore {name})"
+            f"correct it, fill it (--missing {text[:40]!r} --fill {quoted}=0), list the column's values "
+            f"(--categorical), hash it (--hash {quoted}=16) or leave it out (--ignore {quoted})"
         )
     return GraphError(f"{where}: {text[:40]!r} {what}; {table.advice(remedy, 'correct it')}")
 
@@ -78,7 +79,7 @@ def value_error(reader: NodeTable, row: int, key: str, name: str) -> GraphError:
         known, noun, one = list(columns.categorical[name]), "its {} values", "its one value"
         by_flags = (
             "list it (--categorical), take such values as zeros (--unknown-category zeros), hash the "
-            f"column (--hash {name}=16) or empty the cell"
+            f"column (--hash {shlex.quote(name)}=16) or empty the cell"
         )
     elif columns.classes is not None:
         known, noun, one = list(columns.classes), "the {} classes", "the one class"

@@ -24,7 +24,7 @@ from hushgraph.datasets.tables.reading import open_database, open_pair
 from hushgraph.datasets.tables.roles import BUCKETS, RoleGuess, Roles
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.cell_rules import LOOKED_UP
-from hushgraph.graph.columns import Columns, merge_columns
+from hushgraph.graph.columns import Columns, merge_columns, spread_rules
 
 PRIVATE = "This shows private data. It is for the owner of the data alone: do not share it."
 # Texts that usually mean an empty cell. A fixed list: collecting such texts from the data would publish them.
@@ -314,7 +314,7 @@ def check(
             source=None if is_frames else _name_source(data),
             files=None if is_frames else (files.given["nodes"], files.given["edges"]),
             mapping=files.mapping,
-            in_file=files.columns,
+            in_file=spread_rules(files.columns),
             relations=files.relations,
         )
 
@@ -337,7 +337,7 @@ def _choose_missing(columns: Columns) -> tuple[str, ...]:
 def _keep_numbers(formats: Mapping[str, Any], roles: Roles, question: Question) -> dict[str, Any]:
     """Return the rules for cells of the columns that are numbers in the end."""
     numeric = {*(name for name, word in roles.nodes.items() if word in NUMERIC), "*"}
-    numeric |= {name for name, word in roles.edges.items() if word == "weight"}
+    numeric |= {name for name, word in roles.edges.items() if word in ("weight", "date")}
     if question.is_number:
         numeric |= {*roles.label_columns}
     kept: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from hushgraph.datasets.tables.cells import list_sql
 from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
-from hushgraph.graph.cell_rules import LOOKED_UP
+from hushgraph.graph.cell_rules import EVERY_COLUMN, LOOKED_UP
 from hushgraph.graph.columns import Columns
 
 EXAMPLES = 3
@@ -89,9 +89,15 @@ class Finder:
         self.connection, self.roles, self.settings, self.missing = connection, roles, settings, missing
         self.tables, self.profiles = tables, profiles
         self.listing = Listing()
-        rules = ("numbers", "dates")
-        names = [name for kind in rules for name in LOOKED_UP[kind] if name in settings]
-        self.rules = Columns(**{name: settings[name] for name in names})
+        names = [name for kind in ("numbers", "dates") for name in LOOKED_UP[kind] if name in settings]
+        rules = {name: settings[name] for name in names}
+        if "date_format" in rules:
+            # That of records goes with settings that may be wrong, which is found later.
+            known = {EVERY_COLUMN, *settings.get("dates", {})}
+            rules["date_format"] = {
+                each: form for each, form in rules["date_format"].items() if each in known
+            }
+        self.rules = Columns(**rules)
 
     def _profile(self, place: int, name: str | None) -> Profile | None:
         return None if name is None else self.profiles[place].get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from hushgraph.datasets.tables.cells import (
 )
 from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.roles import is_amount
-from hushgraph.graph.cell_rules import EVERY_COLUMN, LOOKED_UP
+from hushgraph.graph.cell_rules import EVERY_COLUMN, LOOKED_UP, rule_for
 
 # Different values of a column that are tried.
 _TRIED = 20_000
@@ -51,10 +51,11 @@ def guess_formats(
 ) -> Formats:
     """Return how columns of `raw_nodes` are written that are no plain numbers; what is given stays.
 
-    Of `raw_edges`, columns are looked at that are named like amounts.
+    Of `raw_edges`, columns are looked at that are named like amounts, and that of the dates of records.
     """
     formats = Formats(settings={name: given[name] for name in _FIELDS if given.get(name)})
     taken = _list_taken(given)
+    numeric = _list_numeric(given)
     commas: dict[str, bool] = {}
     points: dict[str, bool] = {}
     for name, profile in profiles.items():
@@ -71,8 +72,15 @@ def guess_formats(
                 points[name] = counts["grouped"] >= counts["fractional"]
             else:
                 _choose(name, counts, formats, commas, is_label=is_label)
+        if name in numeric:
+            # Cells that do not follow the rule are listed as such.
+            formats.words[name] = "number"
     of_edges = Formats(settings=formats.settings)
     for name, profile in edge_profiles.items():
+        if profile.filled and name == given.get("edge_date"):
+            known = rule_for(formats.settings.get("date_format", {}), name)
+            found = find_date_format(connection, profile, (), known=known)
+            _add_date_format(formats.settings, name, found)
         if not profile.filled or not is_amount(name):
             continue
         counts = _count_ways(connection, "raw_edges", profile, ())
@@ -87,12 +95,39 @@ def guess_formats(
     return formats
 
 
+def find_date_format(
+    connection: Any, profile: Profile, missing: tuple[str, ...], *, known: str | None
+) -> str | None:
+    """How a column of `raw_edges` writes dates: a format, "" for year-month-day, None where it has none.
+
+    `known` is a format that is tried first.
+    """
+    forms = dict.fromkeys([known or "", "", *DATE_FORMATS])
+    ways = [f"{time_sql('v', form or None)} IS NOT NULL" for form in forms]
+    *counts, tried = _count(connection, "raw_edges", profile, missing, [*ways, "true"])
+    best, count = max(zip(forms, counts, strict=True), key=lambda pair: pair[1])
+    return best if count and count >= _MOST * tried else None
+
+
 def _list_taken(given: Mapping[str, Any]) -> set[str]:
     """Columns with a role in which the text counts."""
     names = {given[role] for role in ("id", "split") if isinstance(given.get(role), str)}
     if not isinstance(given.get("label"), str):
         names |= {*(given.get("label") or ())}
     return names.union(*(given.get(key) or () for key in ("ignore", "categorical", "hashed")))
+
+
+def _list_numeric(given: Mapping[str, Any]) -> set[str]:
+    """Columns with a rule that numbers alone have."""
+    marks = (given.get("decimal"), given.get("thousands"))
+    return {*(given.get("percent") or ())}.union(*(each for each in marks if isinstance(each, Mapping)))
+
+
+def _add_date_format(settings: dict[str, Any], name: str, form: str | None) -> None:
+    """Propose how the dates of a column are written, unless the rules that are given read them so."""
+    rules = settings.get("date_format", {})
+    if form and rule_for(rules, name) != form:
+        settings["date_format"] = {**rules, name: form}
 
 
 def _has_marks(counts: Mapping[str, int]) -> bool:
@@ -135,7 +170,9 @@ def _choose(
         commas[name] = counts["comma_groups"] > counts["comma"]
         formats.words[name] = "number"
     elif counts["percent_sign"] and (fits("percent") or fits("percent_comma")):
-        settings["percent"] = [*settings.get("percent", ()), name]
+        known = settings.get("percent", ())
+        if name not in known and EVERY_COLUMN not in known:
+            settings["percent"] = [*known, name]
         formats.words[name] = "number"
         if counts["percent_comma"] > counts["percent"]:
             commas[name] = False
@@ -143,7 +180,7 @@ def _choose(
         best = max(DATE_FORMATS, key=lambda form: counts[form])
         if fits(best):
             settings["dates"] = {**settings.get("dates", {}), name: FIRST_DAY}
-            settings["date_format"] = {**settings.get("date_format", {}), name: best}
+            _add_date_format(settings, name, best)
             formats.words[name] = "date"
 
 
@@ -183,9 +220,16 @@ def _count_ways(connection: Any, table: str, profile: Profile, missing: tuple[st
         "grouped": f"regexp_full_match(v, '{_GROUPS}')",
         **{form: f"{time_sql('v', form)} IS NOT NULL" for form in DATE_FORMATS},
     }
-    counts = ", ".join(f"count(*) FILTER (WHERE {way})" for way in ways.values())
+    return dict(zip(ways, _count(connection, table, profile, missing, ways.values()), strict=True))
+
+
+def _count(
+    connection: Any, table: str, profile: Profile, missing: tuple[str, ...], conditions: Iterable[str]
+) -> list[int]:
+    """Count the different values `v` of a column that meet each of these conditions in SQL."""
+    counts = ", ".join(f"count(*) FILTER (WHERE {each})" for each in conditions)
     values = connection.execute(
         f"SELECT {counts} FROM (SELECT DISTINCT CAST({profile.sql} AS VARCHAR) AS v FROM {table} WHERE NOT "
         f"{empty_sql(profile.sql, missing)} LIMIT {_TRIED})"
     ).fetchone()
-    return dict(zip(ways, map(int, values), strict=True))
+    return [int(value) for value in values]

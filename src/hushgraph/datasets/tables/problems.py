@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ _MUTUAL = 0.1
 # Ends of edges that are no node are proposed as places from this share of records on, where a name is in so
 # many of them on average.
 _PLACES, _MENTIONS = 0.1, 2
+# In SQL: of the two ends of a record, one is a node.
+_ONE_NODE = "(u IS NULL) <> (w IS NULL)"
 # Words for a column whose cells become numbers.
 NUMERIC = ("number", "boolean", "date")
 _LEFT_OUT = "left out (ignore) until they are corrected"
@@ -150,7 +153,11 @@ class _Finder(RecordFinder):
         constants = Columns(fill=self.settings.get("fill", {})).constants
         constant = constants.get(name, constants.get("*"))
         if profile.empty:
-            how = f"fill them (--fill {name}=0)" if constant is None else f"filled with {constant:g} (fill)"
+            how = (
+                f"fill them (--fill {shlex.quote(name)}=0)"
+                if constant is None
+                else f"filled with {constant:g} (fill)"
+            )
             empty, stops = empty_sql(profile.sql, self.missing), constant is None
             self._report(profile, empty, "{} cell{s} {are} empty", how, show="rows", stops=stops)
         value = feature_sql(self.rules, name, profile.sql)
@@ -198,13 +205,19 @@ class _Finder(RecordFinder):
 
     def check_edges(self) -> None:
         """Report ends that are not nodes, self-loops, repeats, directions, and columns that are not read."""
-        self.propose_records()
-        self.check_records()
         ends = [self._profile(1, name) for name in (self.roles.source, self.roles.target)]
         node_id = self._profile(0, self.roles.id)
         if node_id is None or ends[0] is None or ends[1] is None:
+            self.propose_records()
+            self.check_records()
             return
         self._link(ends[0].sql, ends[1].sql, node_id.sql)
+        of_places = self._choose_places(ends[0].rows)
+        if of_places is not None:
+            # Records of places are a relation of their own.
+            self.with_relation = "rowid IN (SELECT row_no FROM linked WHERE u IS NOT NULL AND w IS NOT NULL)"
+        self.propose_records()
+        self.check_records()
         # A pair of row numbers as one integer, in its direction and in either.
         width = f"{max(node_id.rows, 1)}::BIGINT"
         pair = f"CASE WHEN u <> w THEN u * {width} + w END"
@@ -212,8 +225,10 @@ class _Finder(RecordFinder):
         count, different, undirected = self.connection.execute(
             f"SELECT count({pair}), count(DISTINCT {pair}), count(DISTINCT {either}) FROM linked"
         ).fetchone()
-        if not self._explain_by_places(ends[0].rows):
+        if of_places is None:
             self._add_unknown_ids(ends[0].rows)
+        else:
+            self._report_places(of_places, ends[0].rows)
         loops = self._count("is_loop", "linked")
         if loops:
             self._add(1, "", f"{_edges(loops)} between a node and itself", loops, "dropped")
@@ -242,31 +257,37 @@ class _Finder(RecordFinder):
             "w_text = b.id"
         )
 
-    def _explain_by_places(self, total: int) -> bool:
-        """Report records of undeclared places; return whether places explain the ends that are not nodes."""
-        places = self.settings.get("places")
-        one_node = "(u IS NULL) <> (w IS NULL)"
-        if places is None:
-            with_node, different = self.connection.execute(
-                f"SELECT count(*), count(DISTINCT name) FROM linked WHERE {one_node}"
-            ).fetchone()
-            # Names that several records share are places; single ones are more likely misspelt ids.
-            is_shared = with_node >= _PLACES * total and with_node >= _MENTIONS * different
-            if not with_node or (with_node < total and not is_shared):
-                return False
-            self.listing.declared["places"] = PROPOSED_PLACES
+    def _choose_places(self, total: int) -> int | None:
+        """Propose places where none are declared, and say of how many records they are an end.
+
+        0 where places are declared; None where they do not explain the ends that are not nodes.
+        """
+        if self.settings.get("places") is not None:
+            return 0
+        with_node, different = self.connection.execute(
+            f"SELECT count(*), count(DISTINCT name) FROM linked WHERE {_ONE_NODE}"
+        ).fetchone()
+        # Names that several records share are places; single ones are more likely misspelt ids.
+        is_shared = with_node >= _PLACES * total and with_node >= _MENTIONS * different
+        if not with_node or (with_node < total and not is_shared):
+            return None
+        self.settings["places"] = self.listing.declared["places"] = PROPOSED_PLACES
+        return int(with_node)
+
+    def _report_places(self, with_node: int, total: int) -> None:
+        """Report places that are proposed, as ends of so many records, and records of undeclared ones."""
+        if with_node:
             what = f"{with_node:,} of {total:,} records name one node and one id that is not a node"
             advice = (
                 f"read as places that are not people by the next command (--places {PROPOSED_PLACES}); a "
                 "file of their names is better where you have a public list"
             )
             self._add(1, "", what, with_node, advice)
-            self.settings["places"] = places = PROPOSED_PLACES
+        places = self.settings["places"]
         known = "name IS NOT NULL" if isinstance(places, str) else f"name IN ({list_sql(places)})"
-        unknown = f"(u IS NULL OR w IS NULL) AND NOT COALESCE({one_node} AND {known}, false)"
+        unknown = f"(u IS NULL OR w IS NULL) AND NOT COALESCE({_ONE_NODE} AND {known}, false)"
         advice = "dropped; add the place to the list (--places)"
         self._report(None, unknown, "{} edge{s} that name no declared place", advice, place=1)
-        return True
 
     def _add_unknown_ids(self, total: int) -> None:
         unknown = "u IS NULL OR w IS NULL"

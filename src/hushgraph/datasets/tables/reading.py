@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,7 +57,10 @@ def arrays_from_tables(
         is_rest = given.features is None
         given = given.resolve_names(nodes.names)
         if given.classes is not None and kind == "number":
-            raise InputError("classes with task='number': a number has no classes; leave out one (--classes)")
+            raise InputError(
+                "classes with task='number': a number has no classes; leave out one: task and bounds, or "
+                f"{_name_classes(files, columns)}"
+            )
         if given.classes is not None:
             if num_classes not in (None, len(given.classes)):
                 raise GraphError(_count_mismatch(num_classes, len(given.classes), files, columns))
@@ -136,10 +140,11 @@ def _refuse_split_features(nodes: Table, columns: Columns) -> None:
     """
     named = [name for name in columns.features or () if looks_like_split(name)]
     if named:
+        quoted = shlex.quote(named[0])
         raise GraphError(
             f"{nodes.place(None, named[0])}: its name is that of a split, and it has no role; if it holds "
-            f"train, val, test or 0, 1, 2, give --split-column {named[0]} (columns.split), else leave it out "
-            f"(--ignore {named[0]}) or name all features (--features)"
+            f"train, val, test or 0, 1, 2, give --split-column {quoted} (columns.split), else leave it out "
+            f"(--ignore {quoted}) or name all features (--features)"
         )
 
 
@@ -175,14 +180,15 @@ def check_records(nodes: Table, tables: Iterable[Table], columns: Columns) -> No
 
 
 def _count_mismatch(num_classes: int | None, names: int, files: TableFiles, columns: Any) -> str:
-    by_call = isinstance(columns, Columns) or (columns and "classes" in columns)
-    where = (
-        "classes (--classes)"
-        if by_call or files.mapping is None
-        else f"classes in {format_path(files.mapping)}"
-    )
-    listed = "1 name" if names == 1 else f"{names} names"
+    where, listed = _name_classes(files, columns), "1 name" if names == 1 else f"{names} names"
     return f"num_classes={num_classes}, but {where} has {listed}; leave out num_classes, or name all classes"
+
+
+def _name_classes(files: TableFiles, columns: Any) -> str:
+    """Where the list of classes is given."""
+    by_call = isinstance(columns, Columns) or (columns and "classes" in columns)
+    is_in_file = not by_call and files.mapping is not None
+    return f"classes in {format_path(files.mapping)}" if is_in_file else "classes (--classes)"
 
 
 @contextmanager

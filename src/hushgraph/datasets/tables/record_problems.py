@@ -7,6 +7,7 @@ from typing import Any
 
 from hushgraph._text import join_list, join_pair
 from hushgraph.datasets.tables.cells import feature_sql, list_sql, time_sql
+from hushgraph.datasets.tables.formats import find_date_format
 from hushgraph.datasets.tables.label_problems import LabelFinder
 from hushgraph.datasets.tables.profile import Profile
 from hushgraph.errors import InputError
@@ -22,7 +23,13 @@ _RECORDS = ("edge_weight", "edge_date", "since", "until", "half_life", "relation
 
 
 class RecordFinder(LabelFinder):
-    """Looks for problems of what is declared about records."""
+    """Looks for problems of what is declared about records.
+
+    Attributes:
+        with_relation: SQL that says which records have one of the declared relations, where that is known.
+    """
+
+    with_relation = "true"
 
     @property
     def declared_records(self) -> Columns:
@@ -42,12 +49,13 @@ class RecordFinder(LabelFinder):
         if declared.edge_date is not None:
             profile = self._find_declared(declared.edge_date, "edge_date")
             if profile is not None:
-                time = time_sql(profile.sql, rule_for(self.rules.date_format, declared.edge_date))
+                time = time_sql(profile.sql, self._find_date_format(declared.edge_date))
                 self._report_records(profile, f"{time} IS NULL", "without a date", "dropped")
         for name, values in declared.relation.items():
             profile = self._find_declared(name, "relation")
             if profile is not None:
                 other = f"COALESCE(CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(values)}), true)"
+                other = f"{other} AND {self.with_relation}"
                 advice = "dropped; declare its relation (--relation) to read it"
                 self._report_records(profile, other, "of a relation that is not declared", advice)
 
@@ -90,22 +98,30 @@ class RecordFinder(LabelFinder):
                 what, flag = "says how much a record counts", f"--edge-weight {shlex.quote(weight)}"
                 self._propose("edge_weight", weight, name, what, flag)
             elif word in ("weight", "number"):
-                advice = f"not read; if it is how much a record counts, give --edge-weight {name}:log1p"
+                flag = f"--edge-weight {shlex.quote(f'{name}:log1p')}"
+                advice = f"not read; if it is how much a record counts, give {flag}"
                 self._add(1, name, "one more column", 1, advice)
-            elif self._holds_dates(profile):
+            elif (form := self._guess_date_format(profile)) is not None:
+                is_known = form in ("", self._find_date_format(name))
+                written = "" if is_known else f" --date-format {shlex.quote(join_pair(name, form))}"
                 advice = (
-                    f"not read; --edge-date {shlex.quote(name)} with --since and --until YYYY-MM-DD, days "
-                    "that you declare, drops older and later records; --half-life lets them fade"
+                    f"not read; --edge-date {shlex.quote(name)}{written} with --since and --until YYYY-MM-"
+                    "DD, days that you declare, drops older and later records; --half-life lets them fade"
                 )
                 self._add(1, name, "says when a record was made", 1, advice)
-            elif 1 < profile.distinct <= _MOST_KINDS and not self.settings.get("relation"):
-                kinds = self._values(profile, place=1)
+            elif len(kinds := self._list_kinds(profile)) > 1 and not self.settings.get("relation"):
                 flag = f"--relation {shlex.quote(join_pair(name, join_list(kinds, '|')))}"
                 what = f"says of which of {len(kinds)} kinds a record is"
                 self._propose("relation", {name: kinds}, name, what, flag)
             else:
-                advice = "not read: of edges, weights, dates, relations and places are"
+                advice = "not read; of a record, its ends, weight, date and relation are"
                 self._add(1, name, "one more column", 1, advice)
+
+    def _list_kinds(self, profile: Profile) -> list[str]:
+        """The values of a column where they are few: kinds of records."""
+        if profile.distinct > _MOST_KINDS:
+            return []
+        return self._values(profile, f"{self._filled(profile)} AND {self.with_relation}", place=1)
 
     def _propose(self, key: str, value: Any, column: str, what: str, flag: str) -> None:
         """Let the next command declare something about records."""
@@ -115,11 +131,13 @@ class RecordFinder(LabelFinder):
         advice = f"read so by the next command ({flag}); leave the flag out to count every record alike"
         self._add(1, column, what, 1, advice)
 
-    def _holds_dates(self, profile: Profile) -> bool:
-        """Whether nine cells of ten that are not empty are dates, written as year, month and day."""
-        time = time_sql(profile.sql, rule_for(self.rules.date_format, profile.name))
-        (dates,) = self.connection.execute(f"SELECT count({time}) FROM raw_edges").fetchone()
-        return int(dates) * 10 >= profile.filled * 9
+    def _guess_date_format(self, profile: Profile) -> str | None:
+        known = self._find_date_format(profile.name)
+        return find_date_format(self.connection, profile, self.missing, known=known)
+
+    def _find_date_format(self, name: str) -> str | None:
+        """How the dates of a column of edges are written, by the settings."""
+        return rule_for(self.settings.get("date_format", {}), name)
 
     @property
     def declared_columns(self) -> tuple[str, ...]:

@@ -55,7 +55,10 @@ _CODE_WORDS = _words(
 )
 # Words in names such as `owner_id` or `CustomerNo`: several rows may be of one of them.
 _PERSON_WORDS = _words(
-    "person owner customer client holder cardholder user member patient household subscriber"
+    """
+    person owner customer client holder cardholder user member patient household subscriber
+    kunde kunden inhaber nutzer mitglied
+    """
 )
 # Rows of one person, on average, up to which a column of few values is no category; and the part of values
 # that may differ: a few people of one name are not one person.
@@ -242,8 +245,8 @@ class RoleGuess:
 
         Names decide where they are clear; else the columns of nodes and edges that hold the same texts do.
         """
-        ends = self._name_ends()
-        tried = [end for end in ends or list(self.edges)[:_TRIED] if end in self.edges]
+        ends: Sequence[str | None] = self._name_ends()
+        tried = [end for end in ends or list(self.edges)[:_TRIED] if end is not None and end in self.edges]
         given = self.given.get("id")
         if given is not None:
             candidates = [str(given)] if given in self.nodes else []
@@ -251,16 +254,19 @@ class RoleGuess:
             candidates = self._list_candidates(without)
         shares = {name: self._match(name, tried) for name in candidates}
         best = str(given) if given is not None else self._choose_id(candidates, shares)
-        if not ends and best in shares:
-            matches = shares[best]
-            ends = sorted(tried, key=lambda end: -matches[end])[:2]
-            ends.sort(key=list(self.edges).index)
-            if len(self.edges) > 1 and any(matches.values()):
-                self.looked_up.append("ends")
-            else:
-                ends = list(self.edges)[:2]
-        source, target = [*(ends or list(self.edges)[:2]), None, None][:2]
-        return best, source, target
+        if not ends:
+            ends = self._choose_ends(tried, shares.get(best or "", {}))
+        return best, ends[0], ends[1]
+
+    def _choose_ends(self, tried: Sequence[str], matches: Mapping[str, float]) -> Sequence[str | None]:
+        """Return the ends that are given; for others, the columns that hold most ids, in their order."""
+        given = [self.given.get("source"), self.given.get("target")]
+        free = [end for end in tried if end not in given]
+        if len(self.edges) > 1 and any(matches.values()):
+            free.sort(key=lambda end: -matches[end])
+            self.looked_up.append("ends")
+        found = iter(sorted(free[: given.count(None)], key=list(self.edges).index))
+        return [next(found, None) if end is None else str(end) for end in given]
 
     def _list_candidates(self, without: set[str | None]) -> list[str]:
         """Columns of nodes that may hold ids, the likeliest names first; ids may be repeated by mistake."""

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import glob
 import re
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -187,7 +188,7 @@ class Table:
                 f"{self.shown}: column {name!r} holds {self.type_of(name)[:40]}; expected "
                 "numbers; "
                 + self.advice(
-                    f"read it as dates (--date {name}=2000-01-01)"
+                    f"read it as dates (--date {shlex.quote(name)}=2000-01-01)"
                     if _TIMES.fullmatch(self.type_of(name))
                     else "list its values (--categorical), hash it (--hash) or leave it out (--ignore)",
                     "store numbers in it",
