@@ -294,8 +294,8 @@ def compare_files(folder: Path, run: hg.Run, tables: tuple[Path, Path], new: boo
     }
 
 
-def distance(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest difference, as a part of the largest number where that is above 1: bounds may be far apart."""
+def distance(one: Any, other: Any) -> float:
+    """The largest difference, as a part of the largest number where that is above 1: bounds are far apart."""
     return float(np.abs(one - other).max() / max(1.0, np.abs(one).max()))
 
 
