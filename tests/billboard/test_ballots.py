@@ -24,6 +24,7 @@ from hushgraph.billboard.board import cast
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.labels import Labels
 from soft_ballots import with_probabilities
 
 # Repeats and a self-loop. 1 and 2 read 0, 0 reads 2, 3 reads 1.
@@ -192,6 +193,26 @@ def test_soft_ballots_never_exceed_the_norm(kind: type) -> None:
     assert not dense[::50].any()
     assert not dense[1::50].any()
     assert not dense[soft.list_sizes == 0].any()
+
+
+def test_predictions_are_made_of_blocks_of_rows_that_do_not_depend_on_who_casts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last bit of what torch computes may depend on where a number stands among others."""
+    monkeypatch.setattr("hushgraph.billboard.ballots._SOFT_ROWS", 8)
+    seen: list[list[float]] = []
+
+    class Watched(Labels):
+        def predict_ballots(self, outputs: torch.Tensor) -> np.ndarray:
+            seen.append(outputs[:, 0].tolist())
+            return super().predict_ballots(outputs)
+
+    task, outputs = Watched(num_labels=2), torch.arange(60.0).reshape(30, 2)
+    graph, _ = random_graph(0, symmetrize=True)
+    graph = replace(graph, y=np.full((30, 2), -1), num_classes=2, declared_task=task)
+    for each in (graph, graph.with_row_emptied(3, "sender")):
+        with_predictions(label_ballots(each, "sender", task=task), outputs, task)
+    assert seen[:4] == seen[4:] == [outputs[begin : begin + 8, 0].tolist() for begin in (0, 8, 16, 24)]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushgraph.billboard.ballots import GRID, label_ballots
+from hushgraph.billboard.ballots import GRID, Ballots, label_ballots
 from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.combined import place_weights
-from hushgraph.billboard.lists import find_starts, list_blocks
+from hushgraph.billboard.lists import divide_records, find_starts, list_blocks, lists_of_rows
 from hushgraph.billboard.reading import read
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.records import Relation
@@ -113,3 +113,45 @@ def test_boards_and_readings_against_sums_by_hand(owner: EdgeOwner, monkeypatch:
             squares[number] += (loudness[place] * share) ** 2
         by_row = sums / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
         np.testing.assert_allclose(readings[v].reshape(3, 3), by_row, atol=1e-3)
+
+
+def test_rows_given_by_their_lists_have_the_coefficients_of_the_graph() -> None:
+    """Bit for bit, where a pair is recorded often and some of its weights are 0."""
+    rng = np.random.default_rng(0)
+    rows, places = rng.integers(0, 30, 4000), rng.integers(0, 9, 4000)
+    weights = np.where(rng.random(4000) < 0.2, 0.0, rng.lognormal(size=4000))
+    relation = Relation.to_places("shops", rows, places, num_nodes=30, num_places=9, weights=weights)
+    graph = Graph.from_arrays(
+        edge_index=None, relations=[relation], x=np.zeros((30, 1)), y=np.arange(30) % 2, train_idx=[0]
+    )
+    order = np.argsort(rows, kind="stable")
+    ends = np.searchsorted(rows[order], np.arange(31))
+    given = lists_of_rows(list_blocks(graph), 9, ends, places[order], weights[order])
+    expected = divide_records(graph, "sender")
+    assert expected is not None
+    assert np.array_equal(given.sizes, expected.sizes)
+    assert np.array_equal(given.relations[0].indices, expected.relations[0].indices)
+    assert np.array_equal(given.relations[0].coefficients, expected.relations[0].coefficients)
+
+
+def test_a_person_is_looked_at_only_where_a_node_of_theirs_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are read in parts; what a person cast is added up once a part, not once for everybody's parts."""
+    nodes, rng = 4000, np.random.default_rng(0)
+    graph = Graph.from_arrays(
+        edge_index=rng.integers(0, nodes, (2, 4 * nodes)),
+        x=np.zeros((nodes, 1)),
+        y=rng.integers(0, 3, nodes),
+        train_idx=np.arange(nodes),
+        persons=np.arange(nodes) // 2,
+    )
+    ballots = label_ballots(graph, "sender", task=graph.task)
+    board = Board(values=rng.normal(size=(nodes, 3)).astype(np.float32), noise_std=1.0)
+    at_once = read(board, graph, "sender", own=ballots)
+    asked = []
+    monkeypatch.setattr(
+        Ballots, "dense", lambda own, rows, dense=Ballots.dense: asked.append(len(rows)) or dense(own, rows)
+    )
+    monkeypatch.setattr("hushgraph.billboard.reading._HELD_SUMS", 3 * 200)
+    assert np.array_equal(read(board, graph, "sender", own=ballots), at_once)
+    # Once as a row's own ballot, and once among those of its person.
+    assert sum(asked) == 2 * nodes

@@ -16,6 +16,7 @@ for a list of one place, times the coefficient, rounded towards zero.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -199,7 +200,7 @@ def ballots_of_lists(
         records=records,
     )
     if task.entry_squares is None:
-        return _add_soft(ballots, has_label, lambda rows: task.make_ballots(labels[rows]))
+        return _add_soft(ballots, has_label, lambda block, rows: task.make_ballots(labels[block][rows]))
     own, rest = _arrays.empty(len(sizes), np.int64), _arrays.empty(len(sizes), np.int64)
     listed = ballots.divisors
     for begin in range(0, len(sizes), _SOFT_ROWS):
@@ -229,7 +230,7 @@ def with_predictions(ballots: Ballots, outputs: Tensor, task: Task) -> Ballots:
         )
     undivided = ballots.undivided or ballots
     others = ~undivided.is_cast
-    added = _add_soft(undivided, others, lambda rows: task.predict_ballots(outputs[rows]))
+    added = _add_soft(undivided, others, lambda block, rows: task.predict_ballots(outputs[block])[rows])
     return share_among_persons(added, ballots.person_lists)
 
 
@@ -268,25 +269,31 @@ def share_among_persons(ballots: Ballots, lists: PersonLists | None) -> Ballots:
 
 
 def _add_soft(
-    ballots: Ballots, casts: npt.NDArray[np.bool_], make: Callable[[Int64Array], npt.NDArray[np.float64]]
+    ballots: Ballots,
+    casts: npt.NDArray[np.bool_],
+    make: Callable[[slice, Int64Array], npt.NDArray[np.float64]],
 ) -> Ballots:
     """Add ballots that are no class against all others.
 
     Args:
         ballots: what is cast already.
         casts: bool [N], the rows that cast one of these, if they list a place.
-        make: from some of these rows to their ballots, float64 [rows, width], of any length.
+        make: from a block of rows, and numbers of some within it, to the ballots of those, float64 [rows,
+            width], of any length. Blocks do not depend on who casts: the last bit of what torch computes may
+            depend on where a row stands.
     """
     rows, divisors = np.flatnonzero(casts & (ballots.list_sizes > 0)), ballots.divisors
-    soft = _arrays.zeros((len(ballots.soft) + len(rows), ballots.width), np.int32)
-    soft[: len(ballots.soft)] = ballots.soft
-    added = soft[len(ballots.soft) :]
-    for begin in range(0, len(rows), _SOFT_ROWS):
-        block = slice(begin, begin + _SOFT_ROWS)
-        added[block] = _round_onto_grid(make(rows[block]), divisors[rows[block]])
+    before = len(ballots.soft)
+    soft = _arrays.zeros((before + len(rows), ballots.width), np.int32)
+    soft[:before] = ballots.soft
+    begins = np.arange(0, ballots.num_nodes + _SOFT_ROWS, _SOFT_ROWS)
+    for begin, (first, last) in zip(begins, itertools.pairwise(np.searchsorted(rows, begins)), strict=False):
+        if first < last:
+            block, mine = slice(begin, begin + _SOFT_ROWS), rows[first:last]
+            soft[before + first : before + last] = _round_onto_grid(make(block, mine - begin), divisors[mine])
     soft_rows = _arrays.empty(ballots.num_nodes, np.int64)
     soft_rows[:] = ballots.soft_rows
-    soft_rows[rows] = len(ballots.soft) + np.arange(len(rows))
+    soft_rows[rows] = before + np.arange(len(rows))
     return replace(ballots, soft=soft, soft_rows=soft_rows)
 
 

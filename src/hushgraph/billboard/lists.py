@@ -33,7 +33,7 @@ from hushgraph.billboard.owned import Records
 from hushgraph.errors import GraphError
 from hushgraph.graph.checks import check_owner, id_type
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.graph.records import PEOPLE, PlaceKind, RelationInfo
+from hushgraph.graph.records import PEOPLE, PlaceKind, RelationInfo, sum_repeats
 
 # Digits of a hash that become a number, as columns of hashed features have them.
 _HEX_DIGITS = 15
@@ -281,24 +281,12 @@ def lists_of_rows(
     """
     starts = find_starts(blocks)
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    is_known = (places >= 0) & (places < num_places)
-    sums = None
-    if not any(block.is_weighted for block in blocks):
-        keys = np.unique(rows[is_known] * num_places + places[is_known])
-    else:
-        relation = np.searchsorted(starts[1:-1], places, side="right")
-        is_weighted = np.array([block.is_weighted for block in blocks])
-        given = 1.0 if weights is None else np.asarray(weights, np.float64)
-        values = np.where(is_weighted[relation], given, 1.0)
-        is_known &= np.isfinite(values) & (values > 0)
-        keys = rows * num_places + places
-        order = np.flatnonzero(is_known)[np.argsort(keys[is_known], kind="stable")]
-        first = np.flatnonzero(np.diff(keys[order], prepend=-1))
-        with np.errstate(over="ignore"):
-            sums = np.add.reduceat(values[order], first) if len(first) else np.empty(0)
-        first = order[first]
-        sums = np.where(is_weighted[relation[first]], sums, 1.0)
-        keys, sums = keys[first][np.isfinite(sums)], sums[np.isfinite(sums)]
+    # A graph without relations has no weights.
+    is_weighted = np.array([block.is_weighted for block in blocks] or [False])
+    given = 1.0 if weights is None else np.asarray(weights, np.float64)
+    values = np.where(is_weighted[np.searchsorted(starts[1:-1], places, side="right")], given, 1.0)
+    is_known = (places >= 0) & (places < num_places) & np.isfinite(values) & (values > 0)
+    keys, sums = sum_repeats((rows * num_places + places)[is_known], values[is_known])
     ends = np.searchsorted(keys, np.arange(len(indptr)) * num_places)
     listed = keys % max(1, num_places)
     if not blocks:
@@ -312,7 +300,7 @@ def lists_of_rows(
             indptr=np.searchsorted(mine, ends), indices=listed[mine] - starts[number], is_by_owner=True
         )
         records.append(of_block)
-        weights_of.append(sums[mine] if block.is_weighted and sums is not None else None)
+        weights_of.append(sums[mine] if block.is_weighted else None)
     return _divide(blocks, records, weights_of)
 
 

@@ -7,7 +7,7 @@ import itertools
 import numba
 import numpy as np
 
-from hushgraph._arrays import FloatArray
+from hushgraph._arrays import FloatArray, find_ends
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.lists import GRID
 from hushgraph.billboard.persons import PersonLists, add_casts, cut_product
@@ -49,21 +49,26 @@ def take_off_others(
     if then is None:
         return
     nodes, pointers = now.members
-    ends = np.append(np.searchsorted(pointers, np.arange(0, len(nodes), _ROWS)), len(pointers) - 1)
-    local = np.full(now.num_places, -1, np.int64)
-    for first, last in itertools.pairwise(ends):
-        who = pointers[first : last + 1]
-        rows = nodes[who[0] : who[-1]] - begin
+    persons = now.find_persons(begin, begin + len(sums))
+    sizes = pointers[persons + 1] - pointers[persons]
+    ends = find_ends(sizes)
+    cuts = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], _ROWS)), len(persons)))
+    for first, last in itertools.pairwise(cuts):
+        who = ends[first : last + 1] - ends[first]
+        starts = pointers[persons[first:last]]
+        members = np.arange(who[-1]) + np.repeat(starts - who[:-1], sizes[first:last])
+        rows = nodes[members] - begin
         rows[(rows < 0) | (rows >= len(sums))] = -1
-        if (rows >= 0).any():
-            ballots, unit = own.dense(nodes[who[0] : who[-1]]), part / GRID
-            lists = (*now.lists.arrays, *then.lists.arrays)
-            _take_off_others(who, rows, *lists, ballots, unit, weights, *places, local, sums)
+        lists = (*now.lists.arrays, *then.lists.arrays)
+        _take_off_others(
+            who, starts, rows, *lists, own.dense(nodes[members]), part / GRID, weights, *places, sums
+        )
 
 
 @numba.njit(cache=True, nogil=True)
 def _take_off_others(  # type: ignore[no-untyped-def]
     who,
+    starts,
     rows,
     indptr,
     places,
@@ -76,29 +81,27 @@ def _take_off_others(  # type: ignore[no-untyped-def]
     weights,
     begin,
     behind,
-    local,
     sums,
 ):
     """For every person, add up what was cast by place, and take off what a node did not cast itself.
 
-    `local` is -1 for every place before and after.
+    Person p has `ballots[who[p]:who[p + 1]]` and as many `rows`, -1 for one that is not wanted; the lists of
+    its first member are those numbered `starts[p]`.
     """
-    for person in range(len(who) - 1):
-        first, last = who[person], who[person + 1]
-        own = ballots[first - who[0] : last - who[0]]
-        here = rows[first - who[0] : last - who[0]]
-        if here.max() < 0:
-            continue
-        entries = cast_places[cast_indptr[first] : cast_indptr[last]]
-        cast = np.zeros((len(entries), ballots.shape[1]), np.int64)
-        add_casts(first, last, cast_indptr, cast_places, cast_coefficients, own, begin, behind, local, cast)
+    for person in range(len(starts)):
+        own, here = ballots[who[person] : who[person + 1]], rows[who[person] : who[person + 1]]
+        first, last = starts[person], starts[person] + len(own)
+        known = np.unique(cast_places[cast_indptr[first] : cast_indptr[last]])
+        known = known[np.searchsorted(known, begin) : np.searchsorted(known, behind)]
+        cast = add_casts(first, last, cast_indptr, cast_places, cast_coefficients, own, known)
         for i in range(first, last):
             row, mine, cast_end = here[i - first], cast_indptr[i], cast_indptr[i + 1]
             if row < 0:
                 continue
             for at in range(indptr[i], indptr[i + 1]):
                 place = places[at]
-                if place < begin or place >= behind or local[place] < 0:
+                local = np.searchsorted(known, place)
+                if local == len(known) or known[local] != place:
                     continue
                 while mine < cast_end and cast_places[mine] < place:
                     mine += 1
@@ -107,7 +110,5 @@ def _take_off_others(  # type: ignore[no-untyped-def]
                     share = np.int64(cast_coefficients[mine])
                 weight = weights[place] * (coefficients[at] / GRID)
                 for k in range(ballots.shape[1]):
-                    others = cast[local[place], k] - cut_product(share, own[i - first, k])
+                    others = cast[local, k] - cut_product(share, own[i - first, k])
                     sums[row, k] -= weight * (others * unit)
-        for place in entries:
-            local[place] = -1

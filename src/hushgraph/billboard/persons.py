@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numba
@@ -22,12 +23,10 @@ class PersonLists:
     Attributes:
         members: the nodes of these persons.
         lists: of the members, as they come there.
-        num_places: how many places the board has.
     """
 
     members: Members
     lists: Lists
-    num_places: int
 
     @classmethod
     def of(cls, graph: Graph, edge_owner: EdgeOwner, records: RowRecords | None) -> PersonLists | None:
@@ -38,8 +37,20 @@ class PersonLists:
         members = gather(graph.persons, np.flatnonzero(sizes > 1))
         if not len(members.nodes):
             return None
-        listed = find_records(graph, edge_owner, records)
-        return cls(members=members, lists=listed.list_rows(members.nodes), num_places=listed.num_places)
+        return cls(members=members, lists=find_records(graph, edge_owner, records).list_rows(members.nodes))
+
+    def find_persons(self, begin: int, end: int) -> Int64Array:
+        """The persons, ascending, that have a node from `begin` to the one before `end`."""
+        nodes, order, owners = self._by_node
+        first, last = np.searchsorted(nodes, (begin, end))
+        return np.unique(owners[order[first:last]])
+
+    @cached_property
+    def _by_node(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """The nodes of members, ascending; which member each is; and the person of every member."""
+        nodes, pointers = self.members
+        order = np.argsort(nodes)
+        return nodes[order], order, np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
 
     def square(self, ballots: Int64Array, dtype: type[np.number[Any]]) -> npt.NDArray[Any]:
         """[persons]: the squared norm of what the nodes of each person cast together, place by place.
@@ -49,8 +60,7 @@ class PersonLists:
             dtype: of the squares: int64 where they are small enough to be exact, else float64.
         """
         squares = np.zeros(len(self.members.pointers) - 1, dtype)
-        local = np.full(self.num_places, -1, np.int64)
-        _square_casts(self.members.pointers, *self.lists.arrays, ballots, local, squares)
+        _square_casts(self.members.pointers, *self.lists.arrays, ballots, squares)
         return squares
 
 
@@ -62,46 +72,35 @@ def cut_product(share, entry):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def add_casts(first, last, indptr, places, coefficients, ballots, begin, behind, local, cast):  # type: ignore[no-untyped-def]
-    """Add up what members from `first` to the one before `last` cast onto places from `begin` on.
+def add_casts(first, last, indptr, places, coefficients, ballots, known):  # type: ignore[no-untyped-def]
+    """Add up what members from `first` to the one before `last` cast, place by place.
 
     Args:
         indptr, places, coefficients: of all members.
         ballots: of these.
-        begin, behind: the first place, and the one behind the last.
-        local: int64 [places], -1 for every place before; then the row of `cast`.
-        cast: zeros, which what was cast is added to. What a node casts is what `add_shares` adds to a tally.
+        known: the places that count, ascending.
 
     Returns:
-        How many places they list.
+        int64 [places, width]. What a node casts is what `add_ballots` adds to a tally.
     """
-    touched = 0
+    cast = np.zeros((len(known), ballots.shape[1]), np.int64)
     for i in range(first, last):
         for at in range(indptr[i], indptr[i + 1]):
-            place = places[at]
-            if place < begin or place >= behind:
+            local = np.searchsorted(known, places[at])
+            if local == len(known) or known[local] != places[at]:
                 continue
-            if local[place] < 0:
-                local[place] = touched
-                touched += 1
             share = np.int64(coefficients[at])
             for k in range(ballots.shape[1]):
-                cast[local[place], k] += cut_product(share, ballots[i - first, k])
-    return touched
+                cast[local, k] += cut_product(share, ballots[i - first, k])
+    return cast
 
 
 @numba.njit(cache=True, nogil=True)
-def _square_casts(who, indptr, places, coefficients, ballots, local, squares):  # type: ignore[no-untyped-def]
-    """Square and add up what persons cast, place by place; `local` is -1 before and after."""
+def _square_casts(who, indptr, places, coefficients, ballots, squares):  # type: ignore[no-untyped-def]
+    """Square and add up what persons cast, place by place."""
     for person in range(len(who) - 1):
         first, last = who[person], who[person + 1]
-        entries = places[indptr[first] : indptr[last]]
-        cast = np.zeros((len(entries), ballots.shape[1]), np.int64)
-        own = ballots[first:last]
-        touched = add_casts(first, last, indptr, places, coefficients, own, 0, len(local), local, cast)
-        for at in range(touched):
-            for k in range(ballots.shape[1]):
-                entry = squares.dtype.type(cast[at, k])
-                squares[person] += entry * entry
-        for place in entries:
-            local[place] = -1
+        known = np.unique(places[indptr[first] : indptr[last]])
+        for entry in add_casts(first, last, indptr, places, coefficients, ballots[first:last], known).flat:
+            square = squares.dtype.type(entry)
+            squares[person] += square * square

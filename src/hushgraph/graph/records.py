@@ -16,8 +16,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph._arrays import FloatArray, find_ends
+from hushgraph._arrays import FloatArray, Int64Array, find_ends
 from hushgraph.errors import GraphError, InputError
+from hushgraph.graph.checks import check_range
 
 WeightFunction = Literal["none", "log1p", "sqrt"]
 PlaceKind = Literal["nodes", "places", "hashed"]
@@ -324,22 +325,49 @@ def _collect(
     num_nodes: int,
 ) -> Relation:
     """Sort records into rows; repeats become one, with the sum of their weights."""
-    from scipy import sparse
-
-    values = np.ones(len(rows)) if weights is None else weights
     width = num_nodes if info.num_places is None else info.num_places
-    matrix = sparse.csr_array((values, (rows, named)), shape=(num_nodes, width))
-    matrix.sum_duplicates()
-    relation = Relation(
-        info=info,
-        indptr=matrix.indptr.astype(np.int64),
-        indices=matrix.indices.astype(np.int64),
-        weights=None if weights is None else matrix.data,
-    )
+    check_range(f"relation {info.name!r}, rows", rows, 0, num_nodes - 1, f"there are {num_nodes} nodes")
+    check_range(f"relation {info.name!r}, places", named, 0, width - 1, f"there are {width} places")
     if weights is None:
-        return relation
-    # A sum of finite weights may be infinite, and a weight of 0 is no record.
-    return relation._filter(np.isfinite(matrix.data) & (matrix.data > 0))
+        from scipy import sparse
+
+        matrix = sparse.csr_array((np.ones(len(rows)), (rows, named)), shape=(num_nodes, width))
+        matrix.sum_duplicates()
+        return Relation(
+            info=info, indptr=matrix.indptr.astype(np.int64), indices=matrix.indices.astype(np.int64)
+        )
+    is_counted = np.isfinite(weights) & (weights > 0)
+    pairs, sums = sum_repeats((rows * width + named)[is_counted], weights[is_counted])
+    return Relation(
+        info=info,
+        indptr=np.searchsorted(pairs, np.arange(num_nodes + 1) * width),
+        indices=pairs % max(1, width),
+        weights=sums,
+    )
+
+
+def sum_repeats(pairs: Int64Array, weights: FloatArray) -> tuple[Int64Array, FloatArray]:
+    """The different pairs, ascending, and the sum of the weights of each, but for infinite sums.
+
+    Args:
+        pairs: numbers of 0 or more, one for each record.
+        weights: of the records, finite.
+
+    Guarantees:
+        A sum depends on the weights of its pair alone, bit for bit: neither on their order nor on other
+        records, which may be of other rows.
+    """
+    order = np.argsort(pairs)
+    pairs, weights = pairs[order], weights[order]
+    first = np.flatnonzero(np.diff(pairs, prepend=-1))
+    sizes = np.diff(first, append=len(pairs))
+    # Sums of more than two numbers are rounded by the order in which these are added.
+    several = np.flatnonzero(np.repeat(sizes > 2, sizes))
+    weights[several] = weights[several][np.lexsort((weights[several], pairs[several]))]
+    with np.errstate(over="ignore"):
+        sums = np.add.reduceat(weights, first) if len(first) else np.empty(0)
+    is_finite = np.isfinite(sums)
+    return pairs[first][is_finite], sums[is_finite]
 
 
 def _drop_infinite(weights: FloatArray) -> FloatArray:
