@@ -30,6 +30,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "hushgraph"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OLDEST = (3, 11)
+# Of the repository: what is in the source archive.
+FOLDERS = ("src", "tests", "docs", "benchmarks", "scripts", ".github")
 # Of the standard library, what came after the oldest Python and is tempting.
 NEWER = {
     "builtins": {"PythonFinalizationError"},
@@ -129,11 +131,10 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("setuptools is not installed")
     copy = tmp_path_factory.mktemp("source")
     leave_out = shutil.ignore_patterns("__pycache__", "*.egg-info", ".venv", "build", "dist", ".*")
-    for name in ("src", "tests", "docs", "benchmarks"):
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, copy / name, ignore=leave_out)
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, copy / name, ignore=leave_out)
     for path in ROOT.iterdir():
-        if path.is_file() and not path.name.startswith("."):
+        if path.is_file() and path.name not in (".git", ".gitignore"):
             shutil.copy(path, copy / path.name)
     build = "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
     subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, check=True, timeout=300)
@@ -151,13 +152,16 @@ def test_the_wheel_has_the_whole_package_and_nothing_else(archives: Path) -> Non
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-def test_the_source_archive_has_tests_and_docs_but_no_records(archives: Path) -> None:
+def test_the_source_archive_has_all_that_its_tests_read(archives: Path) -> None:
     (source,) = archives.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
-    assert {f"src/{name}" for name in shipped_files()} <= names
-    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py"} <= names
-    assert not [name for name in names if name.startswith("benchmarks") or name.endswith((".nbi", ".pyc"))]
+    copy, compiled = archives.parent, (".nbi", ".nbc", ".pyc")
+    files = [path for name in FOLDERS for path in (copy / name).rglob("*") if path.is_file()]
+    assert {str(path.relative_to(copy)) for path in files if path.suffix not in compiled} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "Containerfile"} <= names
+    assert {"Makefile", "constraints.txt", "mkdocs.yml", ".dockerignore", ".pre-commit-config.yaml"} <= names
+    assert not [name for name in names if name.endswith(compiled)]
 
 
 # Run outside of the source tree, with the wheel in front: every template and table must be in it.
