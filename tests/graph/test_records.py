@@ -39,8 +39,8 @@ def test_sums_by_eye() -> None:
 
 @pytest.mark.parametrize("weights", [None, np.ones(2)])
 @pytest.mark.parametrize(("edges", "words"), [
-    ([[0, 3], [1, 2]], r"relation 'pays', places\[1\]=3; expected 0..2; there are 3 places"),
-    ([[0, 2], [-1, 1]], r"relation 'pays', rows\[0\]=-1; expected 0..2; there are 3 nodes"),
+    ([[0, 3], [1, 2]], r"relation 'pays', places\[1\]=3: expected 0..2; there are 3 places"),
+    ([[0, 2], [-1, 1]], r"relation 'pays', rows\[0\]=-1: expected 0..2; there are 3 nodes"),
 ])  # fmt: skip
 def test_ends_that_are_not_there_are_refused(weights: Any, edges: Any, words: str) -> None:
     with pytest.raises(GraphError, match=words):
