@@ -70,7 +70,7 @@ def default_noise(plan: PrivacyPlan, device: torch.device) -> object:
 
 
 def float_noise(plan: PrivacyPlan, device: torch.device) -> object:
-    from hushgraph.noise.source import FloatNoise
+    from hushgraph.audit.faults import FloatNoise
 
     return FloatNoise(torch.Generator(device))
 

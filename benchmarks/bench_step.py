@@ -75,8 +75,7 @@ class Work:
         hidden, num_features = (128, 160) if name == "full" else (256, FEATURES)
         graph = arxiv_shaped(rng, num_features)
         lists = stable_lists(
-            graph,
-            num_nodes=NODES,
+            (graph.indptr, graph.indices),
             train_mask=graph.train_mask,
             max_readers=w["max_readers"],
             max_reads=w["max_reads"],

@@ -30,7 +30,8 @@ from hushgraph.inputs.rows import Rows as RootRows
 from hushgraph.inputs.rows import SparseRows
 from hushgraph.inputs.sparse_inputs import SparseInputs
 from hushgraph.models.blocks import Reads, RowGradient
-from hushgraph.models.gnn import GNN, Activation, ReadingMLP, Scale, mlp
+from hushgraph.models.gnn import GNN, ReadingMLP, Scale, mlp
+from hushgraph.privacy.choices import Activation
 
 Values = Callable[[np.random.Generator, int, int], np.ndarray]
 KINDS = (

@@ -30,6 +30,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
+from hushgraph.audit.faults import FloatNoise
 from hushgraph.audit.numbers import _ATTACKS as SCORES
 from hushgraph.audit.numbers import right_guesses_at_most
 from hushgraph.gradients import ghost
@@ -40,7 +41,7 @@ from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import Graph
 from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
-from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource
+from hushgraph.noise.source import ExactNoise, NoiseSource
 from hushgraph.privacy.plans import PrivacyPlan, RowPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group

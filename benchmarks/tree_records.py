@@ -79,16 +79,18 @@ def describe_trees(
     """Per training root: whether its tree holds node `v`, and the bytes of everything that the tree is."""
     lists = sample(graph, plan, seed)
     trees = grow(lists, graph.train_idx, plan.num_layers)
+    ends = [np.arange(len(trees.roots) + 1)]
+    for block in trees.blocks:
+        ends.append(block.indptr[ends[-1]])
     described = []
     for root in range(len(graph.train_idx)):
         parts: list[object] = []
-        for owners, block in zip(trees.owners, trees.blocks, strict=False):
-            rows = np.flatnonzero(owners == root)
-            begin, end = block.indptr[rows[0]], block.indptr[rows[-1] + 1]
-            parts.append(np.diff(block.indptr)[rows].tobytes())
+        for upper, lower, block in zip(ends[:-1], ends[1:], trees.blocks, strict=True):
+            begin, end = lower[root], lower[root + 1]
+            parts.append(np.diff(block.indptr)[upper[root] : upper[root + 1]].tobytes())
             if block.shares is not None:
                 parts.append(block.shares[:, begin:end].tobytes())
-        nodes = trees.nodes[trees.owners[-1] == root]
+        nodes = trees.nodes[ends[-1][root] : ends[-1][root + 1]]
         described.append((v in nodes, nodes.tobytes(), *parts))
     return described
 

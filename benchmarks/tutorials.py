@@ -25,8 +25,8 @@ from statistics import mean
 from typing import Any
 
 from hushgraph.cli.app import main as run_command
-from hushgraph.comparison import Comparison
 from hushgraph.comparison.figure import draw_comparison
+from hushgraph.comparison.result import Comparison
 from hushgraph.figures.names import format_figure, name_figure
 from hushgraph.plots import canvas
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.comparison import FOLDERS, NAMES, Comparison, Entry, compare
-from hushgraph.comparison.result import Total
+from hushgraph.comparison.comparing import compare
+from hushgraph.comparison.result import FOLDERS, NAMES, Comparison, Entry, Total
 from hushgraph.errors import InputError, PlanError, RunError, WriteError
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.records import Relation

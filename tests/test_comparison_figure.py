@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from hushgraph.cli.compare import compare_into
-from hushgraph.comparison import NAMES, Comparison, Entry
 from hushgraph.comparison.figure import draw_comparison
-from hushgraph.comparison.result import Total
+from hushgraph.comparison.result import NAMES, Comparison, Entry, Total
 
 
 def entries() -> tuple[Entry, ...]:

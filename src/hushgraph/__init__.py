@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph import datasets as datasets
-    from hushgraph.comparison import Comparison as Comparison
-    from hushgraph.comparison import compare as compare
+    from hushgraph.comparison.comparing import compare as compare
+    from hushgraph.comparison.result import Comparison as Comparison
     from hushgraph.datasets.tables.check import Check as Check
     from hushgraph.datasets.tables.check import check as check
     from hushgraph.errors import BudgetExceededError as BudgetExceededError
@@ -46,7 +46,7 @@ _HOMES = {
     "BudgetExceededError": "errors",
     "Check": "datasets.tables.check",
     "Columns": "graph.columns",
-    "Comparison": "comparison",
+    "Comparison": "comparison.result",
     "DivergedError": "errors",
     "DownloadError": "errors",
     "Graph": "graph.graph",
@@ -71,7 +71,7 @@ _HOMES = {
     "TreePlan": "privacy.plans",
     "WriteError": "errors",
     "check": "datasets.tables.check",
-    "compare": "comparison",
+    "compare": "comparison.comparing",
     "prepare": "training.prepare",
     "resume": "training.train",
     "train": "training.train",

@@ -183,17 +183,6 @@ def _read_weights(values: Sequence[str]) -> dict[str, float] | str:
     return _read_pairs("class-weight", "NAME=0.1", values, convert=float, expected="a number from 0 to 1")
 
 
-def _read_declared(values: Sequence[str], *, flag: str, example: str) -> dict[str, list[str]]:
-    """The same, of flags whose values are never looked up in the data."""
-    for value in values:
-        if "=" not in value:
-            raise InputError(
-                f"{flag}={value!r}: expected a column and its declared values, as {example}; values are "
-                "never looked up in the data"
-            )
-    return _read_values(values, flag=flag)
-
-
 def _read_constants(values: Sequence[str]) -> dict[str, float]:
     """The constants of `--fill`, by column; a number alone is for every column of numbers."""
     try:
@@ -216,9 +205,12 @@ _split_values = partial(split_list, separator="|")
 _budget, _reads = partial(Setting, section="Budget"), partial(Setting, section="What training may read")
 _model, _training = partial(Setting, section="Model"), partial(Setting, section="Training")
 _python = partial(_training, commands=())
-_data, _run = partial(Setting, section="Data"), partial(Setting, section="Run and output")
+_data, _run = partial(Setting, section="Data", commands=_READING), partial(Setting, section="Run and output")
+_asked = partial(_data, commands=_TABLES)
 _table = partial(Setting, section="Tables (CSV or Parquet)", commands=_TABLES, column="")
 _list = partial(_table, metavar="A,B,...", read=read_names, repeats=True)
+_rules = partial(_table, read=_read_rules, repeats=True)
+_values = partial(_table, metavar="COL=A|B", repeats=True)
 SECTIONS = (
     "Budget",
     "What training may read",
@@ -425,27 +417,27 @@ class Settings(TypedDict, total=False):
     ]
     setting: Annotated[
         choices.Setting,
-        _data("inductive drops edges between splits. [transductive]", TrainingConfig.setting, trees=True),
+        _data(
+            "inductive drops edges between splits. [transductive]",
+            TrainingConfig.setting,
+            commands=_PRICED,
+            trees=True,
+        ),
     ]
     symmetrize: Annotated[
         bool,
-        _data(
-            "Add the reverse of every edge. [edges as given]", TrainingConfig.symmetrize, commands=_READING
-        ),
+        _data("Add the reverse of every edge. [edges as given]", TrainingConfig.symmetrize),
     ]
     split: Annotated[
         str | None,
-        _data("Draw a random split, such as 0.6/0.2/0.2. [the data's own, or that one]", commands=_READING),
+        _data("Draw a random split, such as 0.6/0.2/0.2. [the data's own, or that one]"),
     ]
-    split_seed: Annotated[
-        int, _data("Seed of that split. [0: a split is public]", TrainingConfig.split_seed, commands=_READING)
-    ]
+    split_seed: Annotated[int, _data("Seed of that split. [0: a split is public]", TrainingConfig.split_seed)]
     edge_weight: Annotated[
         str | None,
-        _data(
+        _asked(
             "Column of edges: the weight of a record; as COL:log1p, COL:sqrt, or count. [none]",
             metavar="COL[:FUNCTION]",
-            commands=_TABLES,
         ),
     ]
     people: Annotated[
@@ -453,10 +445,7 @@ class Settings(TypedDict, total=False):
     ]
     num_classes: Annotated[
         int | None,
-        _data(
-            "How many classes there are. [the data's own, or largest label + 1, assumed public]",
-            commands=_READING,
-        ),
+        _data("How many classes there are. [the data's own, or largest label + 1, assumed public]"),
     ]
     columns: Annotated[
         Columns | Mapping[str, Any] | None,
@@ -464,30 +453,19 @@ class Settings(TypedDict, total=False):
     ]
     task: Annotated[
         choices.Task,
-        _data(
-            "What is asked of a node. [auto: by what is declared, two classes are binary]",
-            "auto",
-            commands=_TABLES,
-        ),
+        _asked("What is asked of a node. [auto: by what is declared, two classes are binary]", "auto"),
     ]
     positive: Annotated[
         str | int | None,
-        _data(
-            "For two classes: the one whose probability is the score. [the second]",
-            metavar="NAME",
-            commands=_TABLES,
-        ),
+        _asked("For two classes: the one whose probability is the score. [the second]", metavar="NAME"),
     ]
-    rare: Annotated[
-        bool, _data("The positive class is rare: it alone casts ballots. [no]", False, commands=_TABLES)
-    ]
+    rare: Annotated[bool, _asked("The positive class is rare: it alone casts ballots. [no]", False)]
     bounds: Annotated[
         Sequence[float] | str | None,
-        _data(
+        _asked(
             "For task number: lowest and highest value, declared; private spends budget on them. [none]",
             metavar="A,B",
             read=_read_bounds,
-            commands=_TABLES,
         ),
     ]
     unit: Annotated[
@@ -521,11 +499,9 @@ class Settings(TypedDict, total=False):
     features: Annotated[Sequence[str] | None, _list("Columns of numbers. [all left over]")]
     categorical: Annotated[
         Mapping[str, Sequence[str]] | None,
-        _table(
+        _values(
             "A column and its values, one-hot; repeat it. [none: values are public]",
-            metavar="COL=A|B",
             read=partial(_read_values, flag="categorical"),
-            repeats=True,
         ),
     ]
     hashed: Annotated[
@@ -566,11 +542,10 @@ class Settings(TypedDict, total=False):
     missing: Annotated[Sequence[str] | None, _list("Texts that count as an empty cell, not in ids. [none]")]
     fill: Annotated[
         Mapping[str, float] | float | None,
-        _table(
+        _rules(
             "Value of empty numeric cells: 0 for all columns, or COL=0; repeat it. [refused]",
             metavar="[COL=]X",
             read=_read_constants,
-            repeats=True,
         ),
     ]
     indicators: Annotated[
@@ -603,21 +578,13 @@ class Settings(TypedDict, total=False):
     ]
     decimal: Annotated[
         Mapping[str, str] | str | None,
-        _table(
-            "Decimal separator: a comma for all columns, or COL=, for one. [a point]",
-            metavar="[COL=]CHAR",
-            read=_read_rules,
-            repeats=True,
+        _rules(
+            "Decimal separator: a comma for all columns, or COL=, for one. [a point]", metavar="[COL=]CHAR"
         ),
     ]
     thousands: Annotated[
         Mapping[str, str] | str | None,
-        _table(
-            "Thousands separator, given as for --decimal. [none]",
-            metavar="[COL=]CHAR",
-            read=_read_rules,
-            repeats=True,
-        ),
+        _rules("Thousands separator, given as for --decimal. [none]", metavar="[COL=]CHAR"),
     ]
     percent: Annotated[Sequence[str] | None, _list("Columns where 12% is 0.12; * for all. [refused]")]
     booleans: Annotated[
@@ -636,20 +603,13 @@ class Settings(TypedDict, total=False):
     ]
     date_format: Annotated[
         Mapping[str, str] | str | None,
-        _table(
-            "Format of dates, as %d.%m.%Y; COL= for one column. [year-month-day]",
-            metavar="[COL=]FORMAT",
-            read=_read_rules,
-            repeats=True,
-        ),
+        _rules("Format of dates, as %d.%m.%Y; COL= for one column. [year-month-day]", metavar="[COL=]FORMAT"),
     ]
     cycles: Annotated[
         Mapping[str, Sequence[str]] | None,
-        _table(
+        _values(
             "A date and weekday, month, day, hour: sine and cosine too. [none]",
-            metavar="COL=A|B",
             read=partial(_read_values, flag="cycles", example="COL=weekday|month"),
-            repeats=True,
         ),
     ]
     looked_up: Annotated[
@@ -657,11 +617,9 @@ class Settings(TypedDict, total=False):
     ]
     group: Annotated[
         Mapping[str, Sequence[str]] | None,
-        _table(
+        _values(
             "A column and its values: covered figures by group. [none: values are public]",
-            metavar="COL=A|B",
-            read=partial(_read_declared, flag="group", example="region=north|south"),
-            repeats=True,
+            read=partial(_read_values, flag="group", example="region=north|south"),
         ),
     ]
     edge_date: Annotated[str | None, _table("Column of edges: the date of a record. [none]", metavar="COL")]
@@ -672,11 +630,9 @@ class Settings(TypedDict, total=False):
     ]
     relation: Annotated[
         Mapping[str, Sequence[str]] | None,
-        _table(
+        _values(
             "Column of edges and its values, a board or a map each. [none: values are public]",
-            metavar="COL=A|B",
-            read=partial(_read_declared, flag="relation", example="kind=calls|pays"),
-            repeats=True,
+            read=partial(_read_values, flag="relation", example="kind=calls|pays"),
         ),
     ]
     places: Annotated[

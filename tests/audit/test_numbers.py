@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
-from hushgraph.audit.faults import get_fault, plant_float_noise
+from hushgraph.audit.faults import FloatNoise, get_fault, plant_float_noise
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers, right_guesses_at_most
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.plans import PrivacyPlan
@@ -100,3 +100,10 @@ def test_what_cannot_be_attacked_is_refused() -> None:
         attack_numbers(given, confidence=0)
     with pytest.raises(PlanError, match="nothing to audit"):
         attack_numbers(replace(given, sigma_over_clip=0.0))
+
+
+def test_float_noise_is_torch_s() -> None:
+    noise = FloatNoise(torch.Generator().manual_seed(5))
+    found = noise.add_noise({"w": torch.ones(100, dtype=torch.float64)}, {"w": 2.0})["w"]
+    expected = 1 + 2 * torch.randn(100, generator=torch.Generator().manual_seed(5))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)

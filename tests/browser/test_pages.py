@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import hushgraph as hg
-from hushgraph.comparison import compare
+from hushgraph.comparison.comparing import compare
 from hushgraph.report.about import FIELDS
 from hushgraph.report.facts import collect_facts
 from hushgraph.report.label import write_label

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import reference
+from bounded_lists import owners_of
 from hushgraph.gradients import clip, ghost
 from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
@@ -261,7 +262,7 @@ def test_what_is_not_finite_cannot_pass_the_clip(name: str, depth: int, kind: st
     features = Features(it.graph)
     batch = tree_batch(trees, features, it.graph.y)
     bad = 12
-    hit = [root for at, root in enumerate(it.roots) if bad in trees.nodes[trees.owners[-1] == at]]
+    hit = [root for at, root in enumerate(it.roots) if bad in trees.nodes[owners_of(trees)[-1] == at]]
     assert 0 < len(hit) < len(it.roots)
     index = batch.blocks[-1].index if batch.is_shared else None
     rows = torch.from_numpy(trees.nodes == bad)

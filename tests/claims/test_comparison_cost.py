@@ -14,7 +14,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph._text import rounded_up
-from hushgraph.comparison import FOLDERS
+from hushgraph.comparison.result import FOLDERS
 from hushgraph.errors import BudgetExceededError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy import budget as budgets

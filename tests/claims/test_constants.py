@@ -117,13 +117,13 @@ FIXED: dict[str, Any] = {"num_classes": CLASSES}
 LOADERS: dict[str, tuple[Callable[[Path, Arrays], Written], bool]] = {
     "Graph": (lambda p, a: (Graph.from_arrays(**a), {}), False),
     "Graph of a declared number": (lambda p, a: (Graph.from_arrays(**a, num_classes=CLASSES), {}), True),
-    "load_graph, load_npz": (lambda p, a: (write_npz(p, a), {}), False),
-    "load_npz with num_classes": (lambda p, a: (write_npz(p, a), FIXED), True),
-    "load_npz of a file that declares": (lambda p, a: (write_npz(p, a, num_classes=CLASSES), {}), True),
-    "load_pt": (lambda p, a: (write_pt(p, a), {}), False),
-    "load_pt with num_classes": (lambda p, a: (write_pt(p, a), FIXED), True),
-    "from_pyg": (lambda p, a: (as_pyg(a), {}), False),
-    "from_pyg with num_classes": (lambda p, a: (as_pyg(a), FIXED), True),
+    "load_graph, .npz": (lambda p, a: (write_npz(p, a), {}), False),
+    ".npz with num_classes": (lambda p, a: (write_npz(p, a), FIXED), True),
+    ".npz that declares": (lambda p, a: (write_npz(p, a, num_classes=CLASSES), {}), True),
+    ".pt": (lambda p, a: (write_pt(p, a), {}), False),
+    ".pt with num_classes": (lambda p, a: (write_pt(p, a), FIXED), True),
+    "PyG": (lambda p, a: (as_pyg(a), {}), False),
+    "PyG with num_classes": (lambda p, a: (as_pyg(a), FIXED), True),
     "tables": (lambda p, a: (write_tables(p, a), {}), False),
     "tables with num_classes": (lambda p, a: (write_tables(p, a), FIXED), True),
     "tables with classes": (lambda p, a: (write_tables(p, a), {"columns": {"classes": NAMES}}), True),
@@ -190,7 +190,7 @@ def test_other_graphs_of_a_graph_remember() -> None:
 @pytest.mark.parametrize("value", [np.float64(4.0), np.arange(2), -1])
 def test_a_file_declares_one_number(value: Any, tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="num_classes"):
-        hg.datasets.load_npz(write_npz(tmp_path, people(), num_classes=value))
+        hg.datasets.load_graph(write_npz(tmp_path, people(), num_classes=value))
 
 
 def test_an_emptied_row_moves_the_board_by_one_at_most(tmp_path: Path) -> None:

@@ -44,8 +44,7 @@ class Case:
     def step(self, graph: Graph, *, seed: int | None = None) -> tuple[dict[int, Tensor], Tensor]:
         """Every training root's clipped gradient as one vector, and their sum computed as one batch."""
         lists = stable_lists(
-            graph,
-            num_nodes=graph.num_nodes,
+            (graph.indptr, graph.indices),
             train_mask=graph.train_mask,
             max_readers=self.K,
             max_reads=self.D,

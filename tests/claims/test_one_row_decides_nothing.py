@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
+from bounded_lists import rows_of
 from effort import choose
 from hushgraph.errors import HushgraphError, PlanError
 from hushgraph.gradients.batch import TreeBatch
@@ -102,8 +103,7 @@ def make_plan(graph: Graph, owner: str, depth: int, readers: int, reads: int | N
 
 def make_lists(graph: Graph, plan: PrivacyPlan) -> BoundedLists:
     return stable_lists(
-        graph,
-        num_nodes=graph.num_nodes,
+        (graph.indptr, graph.indices),
         train_mask=graph.train_mask,
         max_readers=plan.max_readers,
         max_reads=plan.max_reads,
@@ -202,8 +202,7 @@ def test_hubs_come_near_the_bound() -> None:
     everybody = np.arange(n)
     edges = np.concatenate([np.stack([everybody, np.full(n, hub)]) for hub in (0, 1)], axis=1)
     lists = stable_lists(
-        (edges[0], edges[1]),
-        num_nodes=n,
+        rows_of(edges[0], edges[1], n),
         train_mask=np.ones(n, bool),
         max_readers=2,
         max_reads=None,

@@ -15,7 +15,8 @@ from scipy import stats
 
 from benchmark_scripts import script
 from effort import choose
-from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource
+from hushgraph.audit.faults import FloatNoise
+from hushgraph.noise.source import ExactNoise, NoiseSource
 
 number_attacks = script("number_attacks")
 

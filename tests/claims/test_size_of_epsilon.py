@@ -150,7 +150,7 @@ def test_a_comparison_warns_of_the_sum_of_its_parts(run: Command, tmp_path: Path
 
 def test_rows_of_the_table_are_coloured_by_their_size() -> None:
     from hushgraph.cli.compare import _choose_colour
-    from hushgraph.comparison import Entry
+    from hushgraph.comparison.result import Entry
 
     usual: dict[str, Any] = {"name": "DP-MLP", "model": "mlp", "method": "trees", "private": True}
     usual |= {"predictions": "not covered", "delta": 1e-6, "validation": None, "test": None}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from bounded_lists import reads_of
+from bounded_lists import are_equal, owners_of, reads_of, rows_of
 from effort import choose
 from hushgraph.privacy.bounds import changed_trees
 from hushgraph.sampling.keys import pair_key, seed_word
@@ -129,7 +129,7 @@ def signatures(lists: BoundedLists, case: Case) -> list[tuple[object, ...]]:
     """Per training root what fixes its tree: does it hold the emptied node, segment sizes, deepest nodes."""
     roots = np.flatnonzero(case.train)
     trees = grow(lists, roots, case.depth)
-    cuts = [np.searchsorted(owners, np.arange(len(roots) + 1)) for owners in trees.owners]
+    cuts = [np.searchsorted(owners, np.arange(len(roots) + 1)) for owners in owners_of(trees)]
     columns = [*(np.diff(block.indptr) for block in trees.blocks), trees.nodes]
     found = []
     for i in range(len(roots)):
@@ -155,8 +155,7 @@ def violation(sampler: Sampler, owner: str, bound: Bound) -> Case | None:
 def stable(owner: str) -> Sampler:
     def sample(case: Case, source: np.ndarray, target: np.ndarray) -> BoundedLists:
         return stable_lists(
-            (source, target),
-            num_nodes=case.num_nodes,
+            rows_of(source, target, case.num_nodes),
             train_mask=case.train,
             max_readers=case.K,
             max_reads=case.D,
@@ -168,9 +167,8 @@ def stable(owner: str) -> Sampler:
 
 
 def paper(case: Case, source: np.ndarray, target: np.ndarray) -> BoundedLists:
-    return paper_lists(
-        (source, target), num_nodes=case.num_nodes, train_mask=case.train, max_readers=case.K, seed=case.seed
-    )
+    rows = rows_of(source, target, case.num_nodes)
+    return paper_lists(rows, train_mask=case.train, max_readers=case.K, seed=case.seed)
 
 
 Record = tuple[int, int]
@@ -252,9 +250,8 @@ def test_n_is_attained_by_trees_of_depth_one(owner: str, K: int, D: int) -> None
 @pytest.mark.parametrize("owner", ["sender", "reader"])
 def test_sampler_equals_the_plain_one(owner: str) -> None:
     for case in cases(400, seed=2, unlimited=True):
-        assert stable(owner)(case, case.source, case.target) == plain(owner)(
-            case, case.source, case.target
-        ), case
+        own, second = (sample(case, case.source, case.target) for sample in (stable(owner), plain(owner)))
+        assert are_equal(own, second), case
 
 
 def test_changed_trees_agree_with_a_plain_recursion() -> None:

@@ -59,13 +59,13 @@ def cap_each_relation(graph: Graph, plan: TreePlan, seed: int) -> BoundedLists:
     pairs = np.concatenate(
         [[each.indices, np.repeat(np.arange(graph.num_nodes), np.diff(each.indptr))] for each in kept], axis=1
     )
-    unbounded = {"num_nodes": graph.num_nodes, "train_mask": graph.train_mask, "seed": seed}
     lists = stable_lists(
-        (pairs[0], pairs[1]),
+        bounded_lists.rows_of(pairs[0], pairs[1], graph.num_nodes),
+        train_mask=graph.train_mask,
         max_readers=graph.num_nodes,
         max_reads=graph.num_nodes,
         edge_owner="sender",
-        **unbounded,
+        seed=seed,
     )
     return replace(lists, shares=find_shares(graph.relations, lists.indptr, lists.indices))
 

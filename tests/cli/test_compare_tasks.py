@@ -14,7 +14,7 @@ from sklearn import metrics
 import hushgraph as hg
 from hushgraph.cli.compare import compare_into, show_comparison
 from hushgraph.cli.terminal import console
-from hushgraph.comparison import Comparison
+from hushgraph.comparison.result import Comparison
 from hushgraph.graph.graph import Graph
 from hushgraph.tasks.labels import Labels
 

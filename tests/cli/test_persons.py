@@ -105,7 +105,7 @@ def test_attributes_of_networkx_and_pyg() -> None:
         owner=torch.tensor([5, 5, -1]),
     )
     assert hg.prepare(data, epsilon=4.0, person="owner", steps=2).plan.protects == "person"
-    with pytest.raises(HushgraphError, match="person='nobody': the data has no such attribute"):
+    with pytest.raises(HushgraphError, match="no 'nobody', given as person"):
         load_graph(data, person="nobody")
 
 

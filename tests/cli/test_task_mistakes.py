@@ -308,7 +308,7 @@ PREDICTIONS = [
     ),
     Mistake(
         f"{TWO} --group kind {END}",
-        "expected a column and its declared values, as region=north|south",
+        "expected a column and what it holds, as region=north|south",
         f"{TWO} --group 'kind=a|b|c' {END}",
     ),
 ]

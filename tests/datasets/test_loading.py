@@ -13,7 +13,7 @@ import torch
 from scipy import sparse
 from torch_geometric.data import Data
 
-from hushgraph.datasets import from_pyg, load_graph, load_npz, load_pt, npz, synthetic
+from hushgraph.datasets import load_graph, npz, synthetic
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.graph import Graph
 
@@ -44,8 +44,8 @@ def save(folder: Path, base: dict[str, Any], name: str = "graph.npz", **changes:
 
 
 def test_dense_and_sparse_files_give_the_same_graph(tmp_path: Path) -> None:
-    dense = load_npz(save(tmp_path, DENSE))
-    rows = load_npz(save(tmp_path, SPARSE, "sparse.npz"))
+    dense = load_graph(save(tmp_path, DENSE))
+    rows = load_graph(save(tmp_path, SPARSE, "sparse.npz"))
     assert isinstance(dense.x, np.ndarray)
     assert sparse.issparse(rows.x)
     np.testing.assert_array_equal(dense.x, X)
@@ -55,17 +55,17 @@ def test_dense_and_sparse_files_give_the_same_graph(tmp_path: Path) -> None:
 
 
 def test_one_value_stands_for_all(tmp_path: Path) -> None:
-    graph = load_npz(save(tmp_path, SPARSE, x_data=np.array([5], np.uint8)))
+    graph = load_graph(save(tmp_path, SPARSE, x_data=np.array([5], np.uint8)))
     assert graph.x.toarray().tolist() == [[0, 5, 0], [5, 0, 5], [0, 0, 0]]
 
 
 def test_options(tmp_path: Path) -> None:
     path = save(tmp_path, DENSE)
-    graph = load_npz(path, symmetrize=True, num_classes=4)
+    graph = load_graph(path, symmetrize=True, num_classes=4)
     assert graph.num_edges == 4
     assert not graph.is_directed
     assert graph.num_classes == 4
-    assert load_npz(str(path), directed=False).is_directed is False
+    assert load_graph(str(path), directed=False).is_directed is False
 
 
 def test_masks_are_a_split_too(tmp_path: Path) -> None:
@@ -76,11 +76,11 @@ def test_masks_are_a_split_too(tmp_path: Path) -> None:
         train_mask=np.array([[True], [False], [False]]),
         test_mask=np.array([False, True, True]),
     )
-    graph = load_npz(path)
+    graph = load_graph(path)
     assert (graph.train_idx.tolist(), graph.val_idx.tolist(), graph.test_idx.tolist()) == ([0], [], [1, 2])
     # Node numbers go before.
     assert (
-        load_npz(save(tmp_path, DENSE, train_mask=np.zeros(9))).train_idx.tolist()
+        load_graph(save(tmp_path, DENSE, train_mask=np.zeros(9))).train_idx.tolist()
         == DENSE["train_idx"].tolist()
     )
 
@@ -90,14 +90,14 @@ def test_split_argument_replaces_the_file_s_split(tmp_path: Path) -> None:
     sources, targets = next(big.edge_chunks())
     labels = np.where(np.arange(200) % 4, big.y, -1)
     path = save(tmp_path, {"edge_index": np.stack([sources, targets]), "x": big.x, "y": labels})
-    graph = load_npz(path, split="0.5/0.25/0.25", split_seed=3)
+    graph = load_graph(path, split="0.5/0.25/0.25", split_seed=3)
     for part in (graph.train_idx, graph.val_idx, graph.test_idx):
         assert (graph.y[part] < 0).any()
     again = load_graph(path, split="0.5/0.25/0.25", split_seed=3)
     other = load_graph(path, split="0.5/0.25/0.25", split_seed=4)
     assert np.array_equal(graph.train_idx, again.train_idx)
     assert not np.array_equal(graph.train_idx, other.train_idx)
-    assert load_npz(save(tmp_path, DENSE, "small.npz"), split="1/0/0").train_idx.tolist() == [0, 1, 2]
+    assert load_graph(save(tmp_path, DENSE, "small.npz"), split="1/0/0").train_idx.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_split_argument_replaces_the_file_s_split(tmp_path: Path) -> None:
 )
 def test_npz_refused(tmp_path: Path, base: dict[str, Any], changes: dict[str, Any], message: str) -> None:
     with pytest.raises(GraphError, match=message) as caught:
-        load_npz(save(tmp_path, base, **changes))
+        load_graph(save(tmp_path, base, **changes))
     assert "graph.npz: " in str(caught.value)
 
 
@@ -164,10 +164,10 @@ def test_edges_read_in_parts_give_the_same_graph(
     edges = np.array(np.random.default_rng(1).integers(0, 50, (2, 999)), order=order)
     path = tmp_path / "graph.npz"
     write(path, edge_index=edges, x=np.ones((50, 1)), y=np.zeros(50, int), train_idx=[0])
-    whole = load_npz(path, symmetrize=symmetrize)
+    whole = load_graph(path, symmetrize=symmetrize)
     monkeypatch.setattr(npz, "_HELD_BYTES", 0)
     monkeypatch.setattr(npz, "_PART", 100)
-    parts = load_npz(path, symmetrize=symmetrize)
+    parts = load_graph(path, symmetrize=symmetrize)
     assert isinstance(npz.read_npz(path, splits=True)["edge_index"], npz.StoredEdges)
     np.testing.assert_array_equal(parts.indptr, whole.indptr)
     np.testing.assert_array_equal(parts.indices, whole.indices)
@@ -176,7 +176,7 @@ def test_edges_read_in_parts_give_the_same_graph(
     edges[1, 345] = 50
     write(path, edge_index=edges, x=np.ones((50, 1)), y=np.zeros(50, int), train_idx=[0])
     with pytest.raises(GraphError, match=r"graph\.npz: edge_index\[1, 345\]=50: expected 0\.\.49"):
-        load_npz(path, symmetrize=symmetrize)
+        load_graph(path, symmetrize=symmetrize)
 
 
 def test_edges_in_parts_of_a_file_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,31 +198,28 @@ def test_damaged_edges_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path.write_bytes(content[:at] + b"\x07" + content[at + 1 :])
     monkeypatch.setattr(npz, "_HELD_BYTES", 0)
     with pytest.raises(GraphError, match=r"edge_index cannot be read \(BadZipFile\); the file is damaged"):
-        load_npz(path)
+        load_graph(path)
 
 
 def test_files_that_are_no_archives(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match=r"none\.npz: no such file"):
-        load_npz(tmp_path / "none.npz")
-    (tmp_path / "folder.npz").mkdir()
-    with pytest.raises(GraphError, match=r"folder\.npz: not a file"):
-        load_npz(tmp_path / "folder.npz")
+        load_graph(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("edge_index,x,y\n")
     with pytest.raises(GraphError, match=r"text\.npz: not an \.npz archive"):
-        load_npz(tmp_path / "text.npz")
+        load_graph(tmp_path / "text.npz")
     with (tmp_path / "array.npz").open("wb") as file:
         np.save(file, X)
     with pytest.raises(GraphError, match=r"array\.npz: not an \.npz archive"):
-        load_npz(tmp_path / "array.npz")
+        load_graph(tmp_path / "array.npz")
     content = save(tmp_path, DENSE).read_bytes()
     (tmp_path / "torn.npz").write_bytes(content[: len(content) // 2])
     with pytest.raises(GraphError, match=r"torn\.npz: not an \.npz archive"):
-        load_npz(tmp_path / "torn.npz")
+        load_graph(tmp_path / "torn.npz")
 
 
 def test_long_and_odd_paths_make_short_lines(tmp_path: Path) -> None:
     with pytest.raises(GraphError) as caught:
-        load_npz(tmp_path / ("a\n" * 400 + ".npz"))
+        load_graph(tmp_path / ("a\n" * 400 + ".npz"))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 120
 
@@ -237,7 +234,7 @@ FIELDS = {
 
 
 def test_pt_files(tmp_path: Path) -> None:
-    expected = from_pyg(Data(**FIELDS))
+    expected = load_graph(Data(**FIELDS))
     forms = {"data": Data(**FIELDS), "dict": FIELDS, "dataset": (Data(**FIELDS).to_dict(), None, Data)}
     for name, form in forms.items():
         torch.save(form, tmp_path / f"{name}.pt")
@@ -246,7 +243,7 @@ def test_pt_files(tmp_path: Path) -> None:
         np.testing.assert_array_equal(graph.x, expected.x)
         assert graph.train_idx.tolist() == [0]
         assert graph.test_idx.tolist() == [2]
-    assert load_pt(tmp_path / "data.pt", symmetrize=True, num_classes=5).num_classes == 5
+    assert load_graph(tmp_path / "data.pt", symmetrize=True, num_classes=5).num_classes == 5
 
 
 class Payload:
@@ -264,7 +261,7 @@ def test_pt_never_runs_code(tmp_path: Path) -> None:
     with pytest.raises(
         GraphError, match=r"bad.pt: not a .pt file of tensors .* torch.save\(data.to_dict\(\)"
     ):
-        load_pt(tmp_path / "bad.pt")
+        load_graph(tmp_path / "bad.pt")
     assert not (tmp_path / "ran").exists()
     torch.load(tmp_path / "bad.pt", weights_only=False)
     assert (tmp_path / "ran").exists(), "the payload would have run"
@@ -272,23 +269,23 @@ def test_pt_never_runs_code(tmp_path: Path) -> None:
 
 def test_pt_refused(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match=r"none\.pt: no such file"):
-        load_pt(tmp_path / "none.pt")
+        load_graph(tmp_path / "none.pt")
     torch.save(FIELDS, tmp_path / "complete.pt")
     content = (tmp_path / "complete.pt").read_bytes()
     for length in (0, 10, len(content) // 2, len(content) - 30):
         (tmp_path / "torn.pt").write_bytes(content[:length])
         with pytest.raises(GraphError, match=r"torn\.pt: not a \.pt file of tensors"):
-            load_pt(tmp_path / "torn.pt")
+            load_graph(tmp_path / "torn.pt")
     torch.save((FIELDS, {"x": torch.tensor([0, 2, 3])}), tmp_path / "many.pt")
     with pytest.raises(GraphError, match="several graphs in one file; expected one"):
-        load_pt(tmp_path / "many.pt")
+        load_graph(tmp_path / "many.pt")
     torch.save(torch.ones(3), tmp_path / "tensor.pt")
     with pytest.raises(GraphError, match="missing edge_index, x, y; expected a PyG Data"):
-        load_pt(tmp_path / "tensor.pt")
+        load_graph(tmp_path / "tensor.pt")
 
 
 def test_load_graph_takes_graphs_and_data() -> None:
-    graph = from_pyg(Data(**FIELDS))
+    graph = load_graph(Data(**FIELDS))
     assert load_graph(graph) is graph
     changed = load_graph(graph, symmetrize=True, num_classes=9, split="1/0/0")
     assert changed.num_edges == 4
@@ -396,7 +393,7 @@ def test_real_files(name: str, nodes: int, edges: int, features: int, classes: i
     if not path.exists():
         pytest.skip(f"{name}.npz is not on this machine; HUSHGRAPH_DATA names its folder")
     has_split = name.startswith(("ogbn", "facebook", "planetoid"))
-    graph = load_npz(path, split=None if has_split else "0.6/0.2/0.2")
+    graph = load_graph(path, split=None if has_split else "0.6/0.2/0.2")
     assert graph.num_edges + graph.duplicates_removed + graph.self_loops_removed == edges
     assert (graph.num_nodes, graph.num_features, graph.num_classes) == (nodes, features, classes)
     assert graph.is_directed is directed

@@ -164,7 +164,7 @@ def test_pyg_npz_and_pt_read_weights_only_where_they_are_declared(tmp_path: Path
         assert show(load_graph(each, edge_weight="count").relations[0], "abc") == {"b a": 2.0, "c b": 1.0}
         with pytest.raises(GraphError, match="edge_wait"):
             load_graph(each, edge_weight="edge_wait")
-    assert hg.datasets.from_pyg(data, edge_weight="edge_weight:sqrt").relations[0].weights == pytest.approx(
+    assert hg.datasets.load_graph(data, edge_weight="edge_weight:sqrt").relations[0].weights == pytest.approx(
         [1 + 2**0.5]
     )
 

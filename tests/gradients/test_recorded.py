@@ -31,8 +31,7 @@ def draw_batches(device: str, sizes: list[int]) -> Iterator[TreeBatch]:
     """Batches of so many roots; their trees share the features of all nodes."""
     data = hg.datasets.synthetic(num_nodes=300, num_classes=3, num_features=16, seed=1)
     lists = stable_lists(
-        data,
-        num_nodes=data.num_nodes,
+        (data.indptr, data.indices),
         train_mask=data.train_mask,
         max_readers=4,
         max_reads=MOST_READS,

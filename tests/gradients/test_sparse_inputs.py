@@ -18,7 +18,8 @@ from hushgraph.graph.graph import Graph
 from hushgraph.inputs.features import Features
 from hushgraph.inputs.sparse_inputs import SparseInputs, write_out
 from hushgraph.models.blocks import Reads
-from hushgraph.models.gnn import GNN, Activation, ModelName
+from hushgraph.models.gnn import GNN
+from hushgraph.privacy.choices import Activation, Model
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 
@@ -129,7 +130,7 @@ def test_clipped_sums_are_those_of_dense_features(seed: int) -> None:
     graph, lists = random_graph(seed, nodes=60, most_reads=6)
     batch = sparse_batch(graph, lists, depth)
     activations: list[Activation] = ["tanh", "relu"]
-    names: list[ModelName] = ["gcn", "gin", "gat"]
+    names: list[Model] = ["gcn", "gin", "gat"]
     torch.manual_seed(seed)
     model = GNN(
         COLUMNS,

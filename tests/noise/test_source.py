@@ -13,7 +13,7 @@ from scipy import stats
 
 from hushgraph.errors import PlanError
 from hushgraph.noise import normal, source
-from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource, add_on_grid, join
+from hushgraph.noise.source import FARTHEST, ExactNoise, add_on_grid, add_parts, join
 
 # Some hundred thousand draws on a grid of 2^-40 standard deviations: two are equal once in 40 tests or more
 # seldom, more than this once in 10^20. Noise that is used again is thousands of equal numbers.
@@ -126,20 +126,32 @@ def test_a_seed_repeats_a_run() -> None:
     assert np.isin(one, three_steps(exact())).sum() <= FEW_EQUAL
 
 
-def test_rounding_to_the_grid_moves_two_sums_apart_by_one_step_at_most() -> None:
-    rng, none = np.random.default_rng(0), torch.zeros(10_000, dtype=torch.int64)
+def on_a_gpu(values: torch.Tensor, step: float) -> torch.Tensor:
+    return add_on_grid(values, torch.zeros(len(values), dtype=torch.int64), torch.tensor(step).double())
+
+
+def on_a_cpu(values: torch.Tensor, step: float) -> torch.Tensor:
+    out, none = torch.empty(len(values), dtype=torch.float64), np.zeros(len(values), np.int64)
+    add_parts(values.numpy(), none, np.array([step]), np.array([len(values)]), FARTHEST, out.numpy())
+    return out
+
+
+@pytest.mark.parametrize("round_to", [on_a_cpu, on_a_gpu])
+def test_rounding_to_the_grid_moves_two_sums_apart_by_one_step_at_most(round_to: Any) -> None:
+    rng = np.random.default_rng(0)
     for scale in (1e-9, 1.0, 1e6):
         one, other = torch.from_numpy(scale * rng.standard_normal((2, 10_000)))
-        rounded = add_on_grid(one, none, 0.3), add_on_grid(other, none, 0.3)
+        rounded = round_to(one, 0.3), round_to(other, 0.3)
         assert (
             (rounded[0] - rounded[1]).abs() <= (one - other).abs() * (1 + 1e-12) + 0.3 * (1 + 1e-12)
         ).all()
         assert ((rounded[0] - one).abs() <= 0.15 * (1 + 1e-9)).all()
 
 
-def test_sums_beyond_64_bits_stop_at_the_last_place() -> None:
-    values, none = torch.tensor([1e200, -1e200, 3e38], dtype=torch.float64), torch.zeros(3, dtype=torch.int64)
-    assert (add_on_grid(values, none, 1e-9) / 1e-9).tolist() == pytest.approx([2.0**61, -(2.0**61), 2.0**61])
+@pytest.mark.parametrize("round_to", [on_a_cpu, on_a_gpu])
+def test_sums_beyond_64_bits_stop_at_the_last_place(round_to: Any) -> None:
+    values = torch.tensor([1e200, -1e200, 3e38], dtype=torch.float64)
+    assert (round_to(values, 1e-9) / 1e-9).tolist() == pytest.approx([2.0**61, -(2.0**61), 2.0**61])
     assert 2**61 + (normal.CELLS << 34) < 2**63
 
 
@@ -156,13 +168,6 @@ def test_widening_makes_up_for_what_it_says() -> None:
 def test_a_grid_too_coarse_for_the_model_is_refused() -> None:
     with pytest.raises(PlanError, match=r"sigma_over_clip=1e\+09 with 1000000 parameters: too much noise"):
         exact(sigma_over_clip=1e9).widening(1_000_000)
-
-
-def test_float_noise_is_torch_s() -> None:
-    noise: NoiseSource = FloatNoise(torch.Generator().manual_seed(5))
-    found = noise.add_noise({"w": torch.ones(100, dtype=torch.float64)}, {"w": 2.0})["w"]
-    expected = 1 + 2 * torch.randn(100, generator=torch.Generator().manual_seed(5))
-    torch.testing.assert_close(found, expected.double(), rtol=0, atol=0)
 
 
 def test_parts_of_one_tensor_are_joined_without_a_copy() -> None:

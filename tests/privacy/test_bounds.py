@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bounded_lists import rows_of
 from hushgraph.errors import PlanError
 from hushgraph.privacy.bounds import changed_by_group, changed_trees, occurrences, trees_of_a_record
 from hushgraph.privacy.plans import TreePlan
@@ -78,8 +79,8 @@ def test_one_record_has_no_bound_with_the_papers_sampler() -> None:
     """Node 0 is read by 1, 2 and 3; without its record for 3 all three training nodes read something else."""
     readers = []
     for kept in (np.array([1, 2, 3]), np.array([1, 2])):
-        edges = np.zeros(len(kept), np.int64), kept
-        lists = paper_lists(edges, num_nodes=4, train_mask=np.ones(4, bool), max_readers=2, seed=34)
+        reads = rows_of(np.zeros(len(kept), np.int64), kept, 4)
+        lists = paper_lists(reads, train_mask=np.ones(4, bool), max_readers=2, seed=34)
         readers.append(np.flatnonzero(np.diff(lists.indptr)).tolist())
     assert readers == [[3], [1, 2]]
     assert trees_of_a_record(2, 1, "sender") == 2

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.comparison import compare
+from hushgraph.comparison.comparing import compare
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.budget import DataBudget

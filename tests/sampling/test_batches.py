@@ -60,24 +60,15 @@ def test_fixed_size_of_everything() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, float("nan"), float("inf")])
-def test_rates_that_are_no_probability(rate: float) -> None:
+def test_rates_that_are_no_probability_cannot_be_charged(rate: float) -> None:
     with pytest.raises(PlanError, match="rate="):
-        PoissonBatches(num_slots=5, rate=rate, rng=rng())
+        _ = PoissonBatches(num_slots=5, rate=rate, rng=rng()).draws
 
 
 @pytest.mark.parametrize("size", [0, -1, 6])
-def test_sizes_that_cannot_be_drawn(size: int) -> None:
-    with pytest.raises(PlanError, match=f"size={size}.*num_slots=5"):
-        FixedSizeBatches(num_slots=5, size=size, rng=rng())
-
-
-def test_nothing_to_draw_from() -> None:
-    for make in (
-        lambda: PoissonBatches(num_slots=0, rate=0.5, rng=rng()),
-        lambda: FixedSizeBatches(num_slots=0, size=1, rng=rng()),
-    ):
-        with pytest.raises(PlanError, match="num_slots=0"):
-            make()
+def test_sizes_that_cannot_be_drawn_cannot_be_charged(size: int) -> None:
+    with pytest.raises(PlanError, match=f"size={size}.*population=5"):
+        _ = FixedSizeBatches(num_slots=5, size=size, rng=rng()).draws
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.125, 0.05, 0.003])

@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bounded_lists import count_readers, reads_of
-from hushgraph.errors import PlanError
+from bounded_lists import are_equal, count_readers, read_lists, rows_of
 from hushgraph.sampling.keys import pair_key, seed_word
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists
+
+
+def sampled(source: np.ndarray, target: np.ndarray, train: np.ndarray, K: int, seed: int) -> BoundedLists:
+    rows = rows_of(source, target, len(train))
+    return paper_lists(rows, train_mask=train, max_readers=K, seed=seed)
 
 
 def plain(source: np.ndarray, target: np.ndarray, train: np.ndarray, K: int, seed: int) -> list[list[int]]:
@@ -28,10 +32,6 @@ def plain(source: np.ndarray, target: np.ndarray, train: np.ndarray, K: int, see
     return reads
 
 
-def reads(lists: BoundedLists) -> list[list[int]]:
-    return [reads_of(lists, node).tolist() for node in range(lists.num_nodes)]
-
-
 def test_equals_the_algorithm_in_plain_python() -> None:
     rng = np.random.default_rng(0)
     for seed in range(300):
@@ -39,19 +39,19 @@ def test_equals_the_algorithm_in_plain_python() -> None:
         source, target = rng.integers(0, num_nodes, (2, 6 * num_nodes))
         train = rng.random(num_nodes) < 0.8
         K = int(rng.integers(0, 5))
-        lists = paper_lists((source, target), num_nodes=num_nodes, train_mask=train, max_readers=K, seed=seed)
-        assert reads(lists) == plain(source, target, train, K, seed)
+        lists = sampled(source, target, train, K, seed)
+        assert read_lists(lists) == plain(source, target, train, K, seed)
 
 
 def test_order_duplicates_and_loops_do_not_show() -> None:
     rng = np.random.default_rng(1)
     source, target = rng.integers(0, 40, (2, 500))
-    common = {"num_nodes": 40, "train_mask": np.ones(40, dtype=bool), "max_readers": 4, "seed": 3}
-    whole = paper_lists((source, target), **common)
+    common = np.ones(40, dtype=bool), 4, 3
+    whole = sampled(source, target, *common)
     order = rng.permutation(500)
-    assert paper_lists((source[order], target[order]), **common) == whole
-    again = tuple(np.concatenate([ends, ends[:90], np.arange(40)]) for ends in (source, target))
-    assert paper_lists(again, **common) == whole
+    assert are_equal(sampled(source[order], target[order], *common), whole)
+    again = (np.concatenate([ends, ends[:90], np.arange(40)]) for ends in (source, target))
+    assert are_equal(sampled(*again, *common), whole)
 
 
 def test_keeps_about_half_the_readers_and_drops_the_rest() -> None:
@@ -60,7 +60,7 @@ def test_keeps_about_half_the_readers_and_drops_the_rest() -> None:
     source = np.repeat(np.arange(2000), 40)
     target = 2000 + np.arange(80_000) % 400
     train = np.arange(2400) >= 2000
-    lists = paper_lists((source, target), num_nodes=2400, train_mask=train, max_readers=K, seed=0)
+    lists = sampled(source, target, train, K, 0)
     counts = count_readers(lists)[:2000]
     assert counts.max() <= K
     draws = np.random.default_rng(0).binomial(40, K / 80, 10**6)
@@ -71,21 +71,7 @@ def test_keeps_about_half_the_readers_and_drops_the_rest() -> None:
 
 def test_everything_is_kept_when_the_cap_is_twice_the_readers() -> None:
     source, target = np.array([0, 0, 0]), np.array([1, 2, 3])
-    lists = paper_lists(
-        (source, target), num_nodes=4, train_mask=np.ones(4, dtype=bool), max_readers=6, seed=0
-    )
-    assert reads(lists) == [[], [0], [0], [0]]
-
-
-def test_a_negative_cap_is_refused() -> None:
-    with pytest.raises(PlanError, match="max_readers=-1"):
-        paper_lists(
-            (np.empty(0, int), np.empty(0, int)),
-            num_nodes=1,
-            train_mask=np.ones(1, dtype=bool),
-            max_readers=-1,
-            seed=0,
-        )
+    assert read_lists(sampled(source, target, np.ones(4, dtype=bool), 6, 0)) == [[], [0], [0], [0]]
 
 
 def test_the_papers_claim_of_six_trees_meets_about_173() -> None:
@@ -97,9 +83,8 @@ def test_the_papers_claim_of_six_trees_meets_about_173() -> None:
     train = np.ones(20_001, dtype=bool)
     changed = []
     for seed in range(40):
-        common = {"num_nodes": len(train), "train_mask": train, "max_readers": 5, "seed": seed}
-        before = paper_lists((source, target), **common)
-        after = paper_lists((source[1000:], target[1000:]), **common)
+        before = sampled(source, target, train, 5, seed)
+        after = sampled(source[1000:], target[1000:], train, 5, seed)
         counts = np.diff(before.indptr) != np.diff(after.indptr)
         changed.append(np.count_nonzero(counts[1:]))
     assert np.mean(changed) == pytest.approx(173, rel=0.05)

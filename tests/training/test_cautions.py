@@ -14,7 +14,7 @@ import pytest
 from scipy import sparse
 
 import hushgraph as hg
-from hushgraph.comparison import BILLBOARD
+from hushgraph.comparison.result import BILLBOARD
 from hushgraph.graph.graph import Graph
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.labels import Labels

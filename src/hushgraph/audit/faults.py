@@ -30,7 +30,7 @@ from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.rounded import Draws
-from hushgraph.noise.source import FloatNoise, NoiseSource
+from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.charges import FIGURES, Charge
 from hushgraph.privacy.ledger import Ledger
@@ -68,14 +68,18 @@ class _ReusedNoise:
         return released
 
 
-class _FloatNoise:
-    """float32 noise of torch's generator, which attacks on floating-point numbers see through."""
+class FloatNoise:
+    """float32 noise of a generator of torch, which attacks on floating-point numbers see through."""
 
-    def __init__(self) -> None:
-        self._source = FloatNoise(torch.Generator().manual_seed(secrets.randbits(63)))
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
 
     def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
-        return {name: value.float() for name, value in self._source.add_noise(sums, sigmas).items()}
+        noisy = {}
+        for name, value in sums.items():
+            noise = torch.randn(value.shape, generator=self._generator, device=value.device)
+            noisy[name] = value.float() + sigmas[name] * noise
+        return noisy
 
 
 def _halve_noise(real: Parts) -> Parts:
@@ -88,7 +92,8 @@ def _reuse_noise(real: Parts) -> Parts:
 
 def plant_float_noise(real: Parts) -> Parts:
     """Noise of the planned size, in float32, from torch's generator."""
-    return replace(real, make_noise=lambda plan, **given: _FloatNoise())
+    generator = torch.Generator().manual_seed(secrets.randbits(63))
+    return replace(real, make_noise=lambda plan, **given: FloatNoise(generator))
 
 
 def _get_squares(task: Task) -> tuple[Fraction, Fraction]:

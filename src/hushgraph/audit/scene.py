@@ -482,12 +482,7 @@ def _crowd(drawing: _Drawing, v: int, plan: PrivacyPlan) -> None:
 
 
 def _rival(drawing: _Drawing, v: int, readers: list[int], plan: PrivacyPlan) -> None:
-    """Every reader of v has one place and a second offer, for when v's goes."""
-    if plan.max_reads != 1:
-        raise InputError(
-            f"max_reads={plan.max_reads}: a hub that displaces reads needs full lists; expected max_reads=1, "
-            "which costs nothing where senders own the edges"
-        )
+    """Every reader of v has one place, D = 1, and a second offer, for when v's goes."""
     word = seed_word(KEY_SEED)
     _, cold = choose_temperatures(plan)
     for reader in readers:

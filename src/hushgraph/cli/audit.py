@@ -11,10 +11,8 @@ import typer
 
 from hushgraph._files import check_parent, write_whole
 from hushgraph.cli import options, terminal
-from hushgraph.cli.options import list_choices, section
+from hushgraph.cli.options import section
 from hushgraph.errors import InputError
-from hushgraph.privacy import choices
-from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.settings import TABLE
 
 if TYPE_CHECKING:
@@ -27,22 +25,35 @@ hushgraph audit people.npz --epsilon 4 --out audit.json
 hushgraph audit runs/people-billboard-1
 hushgraph audit --epsilon 4 --fault redrawn-board"""
 
-_plan, _attack, _output = section("What is audited"), section("The attack"), section("Run and output")
+_attack, _output = section("The attack"), section("Run and output")
 _DATA = {name: entry for name, entry in TABLE.items() if "audit" in entry.commands and entry.describes_data}
 _READING = [*_DATA, "edges"]
 # What is asked of data, beside what its columns are.
 _DATA_ARGUMENTS = [name for name, entry in _DATA.items() if entry.column is None]
-# Arguments of `train` under the same names.
-_PLAN_ARGUMENTS = (
-    *("epsilon", "delta", "method", "model", "max_readers", "max_reads", "edge_owner", "steps"),
-    *("batch_size", "directed"),
-)
-_TREES_ONLY = ("model", "layers", "max_readers", "max_reads", "canary")
+# Arguments of `train`, and what they mean here.
+_PLAN = {
+    "epsilon": "The epsilon that is claimed; a run has its own.",
+    "delta": "The delta of (epsilon, delta). [as train for DATA; 1e-5]",
+    "method": "Boards and steps, or steps alone. [billboard; trees with a flag that only they have]",
+    "model": "Model for trees, with a few hidden units. [gcn]",
+    "num_layers": "For trees: r, rounds of messages. [1]",
+    "max_readers": "K. [as train for DATA; 2]",
+    "max_reads": "D. [as train; K if readers own]",
+    "edge_owner": "Whose row holds an edge. [sender]",
+    "steps": "T. [as train for DATA; 2]",
+    "batch_size": "Expected roots a step. [as train for DATA; all]",
+}
+_FLAGS = [
+    replace(TABLE[name], help=text, section="What is audited", commands=("audit",))
+    for name, text in _PLAN.items()
+]
+_PLAN_ARGUMENTS = (*_PLAN, "directed")
+_TREES_ONLY = ("model", "num_layers", "max_readers", "max_reads", "canary")
 # What a run has its own values of.
-_OF_RUN = (*_PLAN_ARGUMENTS, "layers", "fault", *_READING)
+_OF_RUN = (*_PLAN_ARGUMENTS, "fault", *_READING)
 
 
-@options.with_flags("audit")
+@options.with_flags("audit", more=_FLAGS)
 def audit(
     context: typer.Context,
     subject: Annotated[
@@ -51,27 +62,7 @@ def audit(
             metavar="SOURCE", help="A run's folder, or DATA as for train. [a plan of two full batches]"
         ),
     ] = None,
-    epsilon: Annotated[float | None, _plan("The epsilon that is claimed; a run has its own.")] = None,
-    delta: Annotated[float | None, _plan("The delta of (epsilon, delta). [as train for DATA; 1e-5]")] = None,
-    method: Annotated[
-        str | None,
-        _plan(
-            "Boards and steps, or steps alone. [billboard; trees with a flag that only they have]",
-            metavar=list_choices(choices.Method),
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        _plan("Model for trees, with a few hidden units. [gcn]", metavar=list_choices(choices.Model)),
-    ] = None,
-    layers: Annotated[int | None, _plan("For trees: r, rounds of messages. [1]")] = None,
-    max_readers: Annotated[int | None, _plan("K. [as train for DATA; 2]")] = None,
-    max_reads: Annotated[int | None, _plan("D. [as train; K if readers own]")] = None,
-    edge_owner: Annotated[
-        str, _plan("Whose row holds an edge. [sender]", metavar=list_choices(choices.EdgeOwner))
-    ] = PrivacyPlan.edge_owner,
-    steps: Annotated[int | None, _plan("T. [as train for DATA; 2]")] = None,
-    batch_size: Annotated[int | None, _plan("Expected roots a step. [as train for DATA; all]")] = None,
+    *,
     canary: Annotated[
         str | None,
         _attack("Canary for trees. [strongest: all trees that may change do]", metavar="strongest|read|hub"),
@@ -163,15 +154,14 @@ def _choose_settings(context: typer.Context, line: terminal.StatusLine) -> Setti
     if subject is None:
         line.show("Choosing noise")
         own = {name: flags[name] for name in _PLAN_ARGUMENTS if name != "method"}
-        return settings_without_data(_choose_method(context), num_layers=flags["layers"], fault=fault, **own)
+        return settings_without_data(_choose_method(context), fault=fault, **own)
     if fault is not None:
         raise InputError(f"--fault {fault} with {subject}: a fault changes the plan; leave DATA out")
     terminal.show_loading(line, subject)
     arguments = {name: flags[name] for name in _PLAN_ARGUMENTS}
     settings = options.read_settings(flags)
     arguments |= {name: settings[name] for name in _DATA_ARGUMENTS}
-    arguments |= {"num_layers": flags["layers"], "columns": settings["columns"]}
-    arguments["method"] = _choose_method(context)
+    arguments |= {"columns": settings["columns"], "method": _choose_method(context)}
     return settings_for(options.join_edges(subject, flags["edges"]), **arguments)
 
 

@@ -55,6 +55,7 @@ def budget(
 
 def _show(facts: dict[str, Any], screen: Console) -> None:
     """Print one line a charge, then the total and what is left."""
+    from rich.markup import escape
     from rich.table import Table
 
     delta = f"delta = {digits_up(facts['delta'])}"
@@ -66,7 +67,7 @@ def _show(facts: dict[str, Any], screen: Console) -> None:
         for charge in facts["charges"]:
             alone = rounded_up(float(charge["epsilon_at_budget_delta"]))
             texts = (charge["time"][:19], charge["command"], charge["data"], charge["folder"])
-            table.add_row(*map(_escape, texts), alone)
+            table.add_row(*map(escape, texts), alone)
         screen.print(table, highlight=False)
         screen.print()
     spent, total = float(facts["epsilon_spent"]), facts["total_epsilon"]
@@ -83,9 +84,3 @@ def _show(facts: dict[str, Any], screen: Console) -> None:
         terminal.print_line(
             screen, f"Left: {left:.2f} of {total:g}. A run that would exceed the total is refused."
         )
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -16,8 +16,9 @@ from hushgraph._text import rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import ConfigFile, PrintConfig, section
 from hushgraph.cli.train import count_steps
-from hushgraph.comparison import BILLBOARD, DEMO_MARK, FOLDERS, SETTINGS, Comparison, Entry, name_run
-from hushgraph.comparison import compare as compare_models
+from hushgraph.comparison.comparing import DEMO_MARK, SETTINGS, name_run
+from hushgraph.comparison.comparing import compare as compare_models
+from hushgraph.comparison.result import BILLBOARD, FOLDERS, Comparison, Entry
 from hushgraph.errors import InputError, RunError, explain
 from hushgraph.figures.names import format_figure, name_figure
 from hushgraph.privacy.guarantee import judge_size, name_assumed

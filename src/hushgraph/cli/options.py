@@ -193,12 +193,15 @@ Json = Annotated[bool, _output("One JSON object as the last line of output.", "-
 Quiet = Annotated[bool, _output("Print errors and --json alone.", "--quiet")]
 
 
-def with_flags(command: Command, *, required: Collection[str] = ()) -> Callable[[_Function], _Function]:
+def with_flags(
+    command: Command, *, required: Collection[str] = (), more: Iterable[Setting] = ()
+) -> Callable[[_Function], _Function]:
     """Return a decorator that puts the flags of a command in place of the `**flags` of its function.
 
     Args:
         command: whose flags, by the table of settings. Parameters of the function itself come after those.
         required: settings that must be given.
+        more: settings that this command tells in other words; they come first.
     """
 
     def spell_out(function: _Function) -> _Function:
@@ -206,7 +209,7 @@ def with_flags(command: Command, *, required: Collection[str] = ()) -> Callable[
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         added = [
             declare_flag(entry, command, is_required=entry.name in required)
-            for entry in sorted(TABLE.values(), key=lambda entry: SECTIONS.index(entry.section))
+            for entry in (*more, *sorted(TABLE.values(), key=lambda entry: SECTIONS.index(entry.section)))
             if command in entry.commands
         ]
         positional = [each for each in own if each.kind is not each.KEYWORD_ONLY]

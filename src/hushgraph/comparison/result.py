@@ -74,7 +74,7 @@ class Entry:
     def from_json(cls, values: Mapping[str, Any]) -> Entry:
         """The entry that `to_json` wrote."""
         given = dict(values)
-        figure = str(given.get("figure", "accuracy"))
+        figure = given["figure"]
         given["validation"], given["test"] = given.pop(f"val_{figure}"), given.pop(f"test_{figure}")
         return cls(**given | {key: _number(given[key]) for key in _NUMBERS})
 
@@ -238,7 +238,7 @@ class Comparison:
                 entries=entries,
                 total=Total(float(total["epsilon"]), float(total["delta"]), str(total["composition"])),
                 assumptions=tuple(Assumption(**each) for each in about["assumptions"]),
-                notices=tuple(map(str, about.get("notices", ()))),
+                notices=tuple(map(str, about["notices"])),
             )
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RunError(f"the comparison is damaged ({error}); restore it or compare again") from None

@@ -29,12 +29,12 @@ def build_graph(
 ) -> Graph:
     """Build a graph from arrays, with a drawn split if `split` is given, and without labels if not wanted."""
     given = arrays | options
-    given = weigh(given, given.pop("edge_weight", None))
+    given = _weigh(given, given.pop("edge_weight", None))
     task: LabelKind = given.get("task")
     if not labels:
         # No label of any task.
         given["task"] = None
-        given["y"], split = _no_labels(check_shape("x", given["x"], ndim=2)[0]), EVERY_NODE
+        given["y"], split = np.full(check_shape("x", given["x"], ndim=2)[0], -1, np.int8), EVERY_NODE
         # A run that predicts knows its classes; the graph only needs a valid number.
         given["num_classes"] = 1 if given["num_classes"] is None else given["num_classes"]
     elif task == "labels":
@@ -51,10 +51,10 @@ def build_graph(
     return resplit(Graph.from_arrays(**given, train_idx=[0]), split, split_seed)
 
 
-def weigh(arrays: dict[str, Any], edge_weight: str | None) -> dict[str, Any]:
+def _weigh(arrays: dict[str, Any], edge_weight: str | None) -> dict[str, Any]:
     """Arrays with relations in place of edges, where weights or relations are declared."""
     raw, kinds = arrays.pop("weights", None), arrays.pop("kinds", None)
-    if edge_weight is None and kinds is None:
+    if "relations" in arrays or (edge_weight is None and kinds is None):
         return arrays
     declared = None if edge_weight is None else EdgeWeight.of(edge_weight)
     num_nodes = check_shape("x", arrays["x"], ndim=2)[0]
@@ -108,10 +108,6 @@ def _check_numbers(labels: Any) -> Array:
             "none"
         )
     return array.reshape(-1)
-
-
-def _no_labels(num_nodes: int) -> Array:
-    return np.full(num_nodes, -1, np.int8)
 
 
 def resplit(graph: Graph, split: str, seed: int) -> Graph:

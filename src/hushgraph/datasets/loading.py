@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 
-from hushgraph.datasets.building import EVERY_NODE, LabelKind, build_graph, resplit, weigh
+from hushgraph.datasets.building import EVERY_NODE, LabelKind, build_graph, resplit
 from hushgraph.datasets.catalog.registry import load, names
 from hushgraph.datasets.networkx import arrays_from_networkx, is_networkx
 from hushgraph.datasets.npz import read_npz
@@ -77,6 +78,22 @@ def load_graph(
     Returns:
         The checked graph.
 
+    The keys of an `.npz` file are `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`,
+    `x_indices`, `x_data` (of length 1 if all values are equal) and `x_shape`; `y` int [N], -1 for no label;
+    and, unless `split` is given, `train_idx`, `val_idx`, `test_idx` or the masks `train_mask`, `val_mask`,
+    `test_mask`. For several labels a node, `y` is [N, L] of 0 and 1, a row of -1 for no label; or sparse rows
+    `y_indptr` and `y_indices`, in which an empty row is an empty set and a row of -1 alone has no label.
+    An integer `num_classes` declares the number of classes, or of labels. Other keys are ignored.
+
+    A `.pt` file holds a PyG `Data`, or a dictionary of tensors with the names of its fields, which is read
+    without torch-geometric. Splits of both are masks or index tensors with the names above. Sparse `x` stays
+    sparse; labels may have shape [N, 1], and NaN means no label.
+
+    Guarantees:
+        Whatever a file contains, the result is a checked graph or a `GraphError` that names the file.
+        Nothing of an `.npz` file is unpickled. Of a `.pt` file, only tensors, plain containers and PyG's own
+        `Data` are (`torch.load(weights_only=True)`).
+
     Examples:
         >>> import hushgraph as hg
         >>> graph = hg.datasets.load_graph("generated-100", split="0.5/0.25/0.25")
@@ -98,50 +115,49 @@ def load_graph(
         raise GraphError(
             f"people={people!r}: it is for PyG's HeteroData, which has types of nodes; leave it out"
         )
+    # A folder named like a dataset, such as `demo`, does not hide the dataset.
     if isinstance(data, Graph) or is_named:
         _refuse_person(person, data)
-    if isinstance(data, Graph):
-        return _adapt(data, **options)
-    # A folder named like a dataset, such as `demo`, does not hide the dataset.
-    if is_named:
-        return _adapt(load(data, root), **options)
+        return _adapt(load(data, root) if isinstance(data, str) else data, **options)
     # Of sets of labels, it is the number of labels; numbers have none.
-    known = None if isinstance(task, Number) else num_classes
-    reading = options | {"num_classes": known, "task": task}
+    options["num_classes"] = None if isinstance(task, Number) else num_classes
     if is_tables(data):
-        if person is not None and not isinstance(columns, Columns):
-            columns = {**(columns or {}), "person": person}
-        return _load_tables(data, _with_weight(columns, edge_weight), **reading)
-    reading["edge_weight"] = edge_weight
-    if is_hetero(data):
-        arrays = arrays_from_hetero(
-            data, people, edge_weight=edge_weight, splits=split is None, labels=labels, classes=task is None
-        )
-        arrays |= _read_persons(data[people], person if labels else None)
-        return build_graph(arrays, **reading | {"edge_weight": None})
-    own_person = person if labels else None
+        return _load_tables(data, _add_columns(columns, edge_weight, person), task=task, **options)
+    path = Path(data) if isinstance(data, (str, Path)) else None
+    if path is not None and path.suffix not in (".npz", ".pt"):
+        if isinstance(data, Path) or path_exists(path):
+            raise GraphError(
+                f"{format_path(path)}: unknown kind of file; expected .npz, .pt, tables or a dataset name"
+            )
+        return _adapt(load(data, root), **options)
+    with nullcontext() if path is None else name_in_errors(format_path(path)):
+        reading: dict[str, Any] = {"splits": split is None, "labels": labels, "edge_weight": edge_weight}
+        reading["person"] = person if labels else None
+        arrays = _read_arrays(data if path is None else path, people, task, reading)
+        declared = arrays.pop("num_classes", None)
+        if options["num_classes"] is None and not isinstance(task, Number):
+            options["num_classes"] = declared
+        return build_graph(arrays, task=task, edge_weight=edge_weight, **options)
+
+
+def _read_arrays(
+    data: Any, people: str | None, task: LabelKind, reading: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What `build_graph` takes, from an object or from a file; `reading` says which parts of it are read."""
+    if isinstance(data, Path) and data.suffix == ".npz":
+        return read_npz(data, **reading)
     if is_networkx(data):
         if task == "labels":
             raise GraphError(
                 "task='labels' with a NetworkX graph: sets of labels are read from tables, .npz and PyG; "
                 "build a graph with Graph.from_arrays(task=Labels(num_labels=L))"
             )
-        return _build_from_networkx(data, {"person": own_person}, **reading | {"split": split or "split"})
-    if not isinstance(data, (str, Path)):
-        arrays = arrays_from_pyg(
-            data, splits=split is None, labels=labels, classes=task is None, edge_weight=edge_weight
-        )
-        return build_graph(arrays | _read_persons(data, own_person), **reading)
-    reading["person"], path = own_person, Path(data)
-    if path.suffix == ".npz":
-        return load_npz(path, **reading)
-    if path.suffix == ".pt":
-        return load_pt(path, **reading)
-    if isinstance(data, Path) or path_exists(path):
-        raise GraphError(
-            f"{format_path(path)}: unknown kind of file; expected .npz, .pt, tables or a dataset name"
-        )
-    return _adapt(load(data, root), **options)
+        others = {name: value for name, value in reading.items() if name != "splits"}
+        return arrays_from_networkx(data, split="split" if reading["splits"] else None, **others)
+    if is_hetero(data):
+        return arrays_from_hetero(data, people, classes=task is None, **reading)
+    fields = read_pt(data) if isinstance(data, Path) else data
+    return arrays_from_pyg(fields, classes=task is None, **reading)
 
 
 def _refuse_person(person: Any, data: Any) -> None:
@@ -158,17 +174,6 @@ def _give_persons(graph: Graph, persons: Any, split: str | None, seed: int) -> G
     """A graph whose nodes are these persons', with a split by person where one is drawn."""
     graph = graph.with_persons(persons)
     return graph if split is None or "/" not in split else resplit(graph, split, seed)
-
-
-def _read_persons(data: Any, person: str | None) -> dict[str, Any]:
-    """The persons of an object with attributes, as an argument of `Graph.from_arrays`."""
-    if person is None:
-        return {}
-    if getattr(data, person, None) is None:
-        raise GraphError(
-            f"person={person!r}: the data has no such attribute; expected one that says whose every node is"
-        )
-    return {"persons": getattr(data, person)}
 
 
 def _adapt(
@@ -199,117 +204,6 @@ def load_for_training(data: Any, *, split: str | None = None, **how: Any) -> tup
         return load_graph(data, split=split, **how), split
     except MissingSplitError:
         return load_graph(data, split=DEFAULT_SPLIT, **how), DEFAULT_SPLIT
-
-
-class FileSettings(TypedDict, total=False):
-    """What `load_npz` and `load_pt` take beside the path, as `load_graph` does."""
-
-    symmetrize: bool
-    num_classes: int | None
-    directed: bool | None
-    split: str | None
-    split_seed: int
-    labels: bool
-    task: LabelKind
-    edge_weight: str | None
-    person: str | None
-
-
-def load_npz(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Graph:
-    """Load a graph from an `.npz` file.
-
-    The keys are `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`, `x_indices`,
-    `x_data` (of length 1 if all values are equal) and `x_shape`; `y` int [N], -1 for no label; and, unless
-    `split` is given, `train_idx`, `val_idx`, `test_idx` or the masks `train_mask`, `val_mask`, `test_mask`.
-    For several labels a node, `y` is [N, L] of 0 and 1, a row of -1 for no label; or sparse rows `y_indptr`
-    and `y_indices`, in which an empty row is an empty set and a row of -1 alone has no label.
-    An integer `num_classes` declares the number of classes, or of labels. Other keys are ignored.
-
-    Args:
-        path: the file.
-        settings: symmetrize, num_classes, directed, split, split_seed, labels, task, edge_weight and person,
-            as in `load_graph`. With labels=False, neither `y` nor a split is read; edge_weight is the key of
-            an array [E] of weights.
-
-    Returns:
-        The checked graph.
-
-    Guarantees:
-        Whatever the file contains, the result is a checked graph or a `GraphError` that names the file.
-        Nothing is unpickled.
-    """
-    given = _complete(settings)
-    with name_in_errors(format_path(Path(path))):
-        arrays = read_npz(Path(path), **_name_parts(given), person=given.pop("person"))
-        declared = arrays.pop("num_classes", None)
-        if given["num_classes"] is None and not isinstance(given["task"], Number):
-            given["num_classes"] = declared
-        return build_graph(arrays, **given)
-
-
-def load_pt(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Graph:
-    """Load a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
-
-    Args:
-        path: the file. A dictionary of tensors can be read without torch-geometric.
-        settings: as in `load_npz`.
-
-    Returns:
-        The checked graph.
-
-    Guarantees:
-        Only tensors, plain containers and PyG's own `Data` are unpickled (`torch.load(weights_only=True)`).
-    """
-    given = _complete(settings)
-    with name_in_errors(format_path(Path(path))):
-        fields = read_pt(Path(path))
-        arrays = arrays_from_pyg(fields, **_name_parts(given), classes=given["task"] is None)
-        return build_graph(arrays | _read_persons(fields, given.pop("person")), **given)
-
-
-def _complete(settings: FileSettings) -> dict[str, Any]:
-    """Return the settings, with defaults for those that are not given."""
-    usual: dict[str, Any] = dict.fromkeys(FileSettings.__annotations__)
-    return usual | {"symmetrize": False, "split_seed": 0, "labels": True} | settings
-
-
-def _name_parts(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Which parts of the data are read."""
-    return {"splits": given["split"] is None, "labels": given["labels"], "edge_weight": given["edge_weight"]}
-
-
-def from_pyg(
-    data: Any,
-    *,
-    symmetrize: bool = False,
-    num_classes: int | None = None,
-    directed: bool | None = None,
-    edge_weight: str | None = None,
-) -> Graph:
-    """Build a graph from a `torch_geometric.data.Data`, or any object with its fields.
-
-    Splits are boolean `train_mask`, `val_mask`, `test_mask` [N] or index tensors `train_idx`, `val_idx`,
-    `test_idx`. Sparse `x` stays sparse. Labels may have shape [N, 1], and NaN means no label.
-
-    Args:
-        data: the object. torch-geometric is not imported.
-        symmetrize, num_classes, directed: as in `Graph.from_arrays`.
-        edge_weight: as in `load_graph`, such as "edge_weight".
-
-    Returns:
-        The checked graph.
-
-    Examples:
-        >>> import torch
-        >>> from types import SimpleNamespace
-        >>> import hushgraph as hg
-        >>> edges, y = torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1, 1])
-        >>> data = SimpleNamespace(edge_index=edges, x=torch.eye(3), y=y, train_idx=torch.tensor([0, 1]))
-        >>> hg.datasets.from_pyg(data).num_edges
-        2
-    """
-    arrays = weigh(arrays_from_pyg(data, edge_weight=edge_weight), edge_weight)
-    return Graph.from_arrays(**arrays, symmetrize=symmetrize, num_classes=num_classes, directed=directed)
 
 
 def from_networkx(
@@ -354,49 +248,49 @@ def from_networkx(
     """
     if classes is not None and num_classes is None:
         num_classes = len(classes)
-    reading: dict[str, Any] = {"features": features, "label": label, "classes": classes, "person": person}
-    if relation is not None:
-        reading["relation"] = Columns(relation=relation).relation
-    options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
-    options |= {"num_classes": num_classes, "directed": directed}
-    return _build_from_networkx(graph, reading, labels=labels, edge_weight=edge_weight, **options)
-
-
-def _build_from_networkx(
-    graph: Any,
-    reading: Mapping[str, Any],
-    *,
-    split: str,
-    labels: bool,
-    edge_weight: str | None,
-    **options: Any,
-) -> Graph:
-    """Build a graph from NetworkX; `split` is an attribute, or fractions to draw a split with."""
+    # The name of an attribute, or fractions to draw a split with.
     fractions = split if "/" in split else None
-    attribute = None if fractions else split
-    arrays = arrays_from_networkx(graph, split=attribute, labels=labels, edge_weight=edge_weight, **reading)
-    return build_graph(arrays, split=fractions, labels=labels, edge_weight=edge_weight, **options)
+    arrays = arrays_from_networkx(
+        graph,
+        features=features,
+        label=label,
+        classes=classes,
+        split=None if fractions else split,
+        labels=labels,
+        edge_weight=edge_weight,
+        relation=None if relation is None else Columns(relation=relation).relation,
+        person=person,
+    )
+    return build_graph(
+        arrays,
+        split=fractions,
+        split_seed=split_seed,
+        symmetrize=symmetrize,
+        num_classes=num_classes,
+        directed=directed,
+        labels=labels,
+        edge_weight=edge_weight,
+    )
 
 
-def _with_weight(columns: Columns | Mapping[str, Any] | None, edge_weight: str | None) -> Any:
-    """Return the columns with the column of weights added."""
-    if edge_weight is None:
-        return columns
-    if isinstance(columns, Columns):
-        return replace(columns, edge_weight=edge_weight)
-    return {**(columns or {}), "edge_weight": edge_weight}
+def _add_columns(
+    columns: Columns | Mapping[str, Any] | None, edge_weight: str | None, person: str | None
+) -> Columns | Mapping[str, Any] | None:
+    """Return the columns with those of weights and of persons added, where they are given."""
+    named = {"edge_weight": edge_weight, "person": person}
+    given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    return replace(columns, **given) if isinstance(columns, Columns) else {**(columns or {}), **given} or None
 
 
-def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **options: Any) -> Graph:
+def _load_tables(
+    data: Any, columns: Columns | Mapping[str, Any] | None, *, task: LabelKind, **options: Any
+) -> Graph:
     from hushgraph.datasets.tables.reading import arrays_from_tables
 
     labels = options["labels"]
     how: dict[str, Any] = {"splits": labels and options["split"] is None}
-    task: LabelKind = options.pop("task", None)
     how |= {"num_classes": options.pop("num_classes"), "kind": "number" if isinstance(task, Number) else task}
     arrays = arrays_from_tables(data, columns=columns, labels=labels, **how)
     is_set = arrays.pop("are_sets")
-    try:
+    with name_in_errors(name_tables(data)):
         return build_graph(arrays, task="labels" if is_set else task, **options)
-    except GraphError as error:
-        raise GraphError(f"{name_tables(data)}: {error}") from None

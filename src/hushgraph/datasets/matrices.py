@@ -239,18 +239,18 @@ def _find_free(name: str, taken: Any) -> str:
 
 def _as_list(y: Any, num_rows: int) -> list[Any]:
     """The labels, one for every row."""
-    values = y if isinstance(y, list) else np.asarray(y.detach().cpu() if hasattr(y, "detach") else y)
-    if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
+    given = y.detach().cpu() if hasattr(y, "detach") else y
+    # Of a list as objects: numbers beside names stay numbers.
+    values = np.asarray(given, object if isinstance(y, list) else None)
+    if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    listed = values.tolist() if isinstance(values, np.ndarray) else values
-    if (isinstance(values, np.ndarray) and values.ndim != 1) or len(listed) != num_rows:
-        shape = list(values.shape) if isinstance(values, np.ndarray) else [len(listed)]
+    if values.shape != (num_rows,):
         raise GraphError(
-            f"y has shape {shape} and X has {num_rows} rows; expected one label for each row, with "
-            f"{NO_LABEL} where there is none"
+            f"y has shape {list(values.shape)} and X has {num_rows} rows; expected one label for each row, "
+            f"with {NO_LABEL} where there is none"
         )
     # pandas calls it NA, which is not a number and compares with nothing.
-    return [None if type(value).__name__ in ("NAType", "NaTType") else value for value in listed]
+    return [None if type(value).__name__ in ("NAType", "NaTType") else value for value in values.tolist()]
 
 
 def _is_missing(value: Any) -> bool:

@@ -54,18 +54,8 @@ def read_npz(
         person: the key that says whose every node is, where people have several.
     """
     column = None if edge_weight is None else EdgeWeight.of(edge_weight).column
-
-    def read(archive: Any) -> dict[str, Any]:
-        arrays = _read_members(archive, splits=splits, labels=labels, person=person)
-        if column is None:
-            return arrays
-        if column not in archive.files:
-            near = suggest(column, archive.files, cutoff=0.6)
-            raise GraphError(f"no array {column!r}, given as edge_weight{near}")
-        unread = tuple(name for name in arrays["unread"] if name != column)
-        return arrays | {"weights": _read_member(archive, column), "unread": unread}
-
-    return _read_archive(path, read)
+    how: dict[str, Any] = {"splits": splits, "labels": labels, "column": column, "person": person}
+    return _read_archive(path, partial(_read_members, **how))
 
 
 def read_lists_npz(path: Path) -> dict[str, Any]:
@@ -172,21 +162,23 @@ def _read_archive(path: Path, read: Callable[[Any], dict[str, Any]]) -> dict[str
             return read(archive)
 
 
-def _read_members(archive: Any, *, splits: bool, labels: bool, person: str | None) -> dict[str, Any]:
+def _read_members(
+    archive: Any, *, splits: bool, labels: bool, column: str | None, person: str | None
+) -> dict[str, Any]:
     keys = set(archive.files)
     has_sets = "y" not in keys and keys & set(_SETS)
     arrays = _read_arrays(archive, [_EDGES, *((_SETS if has_sets else ["y"]) if labels else [])])
-    arrays["unread"] = tuple(name for name in UNREAD if name in keys)
+    arrays["unread"] = tuple(name for name in UNREAD if name in keys and name != column)
     if labels and _CLASSES in keys:
         arrays[_CLASSES] = int(check_integers(_CLASSES, _read_member(archive, _CLASSES), ndim=0))
     if labels and has_sets:
         arrays["y"] = _build_sets(*(arrays.pop(key) for key in _SETS))
-    if person is not None:
-        if person not in keys:
-            raise GraphError(
-                f"person={person!r}: no such key; expected one array that says whose every node is"
-            )
-        arrays["persons"] = _read_member(archive, person)
+    for name, key, role in (("weights", column, "edge_weight"), ("persons", person, "person")):
+        if key is not None and key not in keys:
+            near = suggest(key, archive.files, cutoff=0.6)
+            raise GraphError(f"no array {key!r}, given as {role}{near}")
+        if key is not None:
+            arrays[name] = _read_member(archive, key)
     if splits and labels:
         if not keys & {"train_idx", "train_mask"}:
             raise MissingSplitError(f"missing train_idx, or train_mask: {NO_SPLIT}")

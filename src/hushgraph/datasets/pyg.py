@@ -75,6 +75,7 @@ def arrays_from_pyg(
     labels: bool = True,
     classes: bool = True,
     edge_weight: str | None = None,
+    person: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays` from an object with the fields of a PyG `Data`.
 
@@ -84,6 +85,7 @@ def arrays_from_pyg(
         labels: False reads only `edge_index` and `x`.
         classes: whether labels are classes; numbers stay as they are.
         edge_weight: as in `load_graph`; the weights are under "weights" then.
+        person: the attribute that says whose every node is, where people have several.
     """
     wanted = ("edge_index", "x", "y") if labels else ("edge_index", "x")
     missing = [name for name in wanted if getattr(data, name, None) is None]
@@ -96,6 +98,8 @@ def arrays_from_pyg(
     column = None if edge_weight is None else EdgeWeight.of(edge_weight).column
     if column is not None:
         arrays["weights"] = _read_weights(data, column)
+    if person is not None:
+        arrays["persons"] = _find(data, person, "person")
     arrays["unread"] = tuple(
         name for name in UNREAD if name != column and getattr(data, name, None) is not None
     )
@@ -124,6 +128,7 @@ def arrays_from_hetero(
     splits: bool = True,
     labels: bool = True,
     classes: bool = True,
+    person: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays` from a PyG `HeteroData`.
 
@@ -135,7 +140,7 @@ def arrays_from_hetero(
         data: the object.
         people: the type of nodes that are people.
         edge_weight: the name of an array of weights that every type of edges has.
-        splits, labels, classes: as in `arrays_from_pyg`.
+        splits, labels, classes, person: as in `arrays_from_pyg`.
     """
     types = [str(each) for each in data.node_types]
     if people not in types:
@@ -145,11 +150,10 @@ def arrays_from_hetero(
             f"people={types[0] if types else 'user'!r}; all others are places"
         )
     store = data[people]
-    fields = {name: getattr(store, name, None) for name in ("x", "y", *SPLITS, *map(mask_name, SPLITS))}
-    empty = np.empty((2, 0), np.int64)
-    arrays = arrays_from_pyg(
-        SimpleNamespace(edge_index=empty, **fields), splits=splits, labels=labels, classes=classes
-    )
+    read = ("x", "y", *SPLITS, *map(mask_name, SPLITS), *([] if person is None else [person]))
+    fields = {name: getattr(store, name, None) for name in read} | {"edge_index": np.empty((2, 0), np.int64)}
+    how: dict[str, Any] = {"splits": splits, "labels": labels, "classes": classes, "person": person}
+    arrays = arrays_from_pyg(SimpleNamespace(**fields), **how)
     num_nodes = int(arrays["x"].shape[0])
     declared = None if edge_weight is None else EdgeWeight.of(edge_weight)
     relations = []
@@ -204,10 +208,13 @@ def _check_hetero_edges(data: Any, kind: tuple[str, str, str]) -> Any:
 
 def _read_weights(data: Any, column: str) -> Any:
     """The array of weights of an object with fields."""
-    weights = getattr(data, column, None)
-    if weights is None:
-        raise GraphError(f"no {column!r} with the edges, given as edge_weight; name an array that is there")
-    return _to_array(column, weights)
+    return _to_array(column, _find(data, column, "edge_weight"))
+
+
+def _find(data: Any, name: str, role: str) -> Any:
+    if getattr(data, name, None) is None:
+        raise GraphError(f"no {name!r}, given as {role}; name an array that is there")
+    return getattr(data, name)
 
 
 def _to_array(name: str, value: Any) -> Any:

@@ -102,13 +102,11 @@ def squared_norms(layer: nn.Module, rows: Rows) -> tuple[Tensor, Tensor]:
     if isinstance(layer, Scale):
         squares = _per_root(products.sum(1, keepdim=True), rows)[:, 0].square()
         return squares, _per_root(products.abs().sum(1, keepdim=True), rows)[:, 0].square()
-    if isinstance(layer, nn.LayerNorm):
-        squares, size = _per_root(products, rows).square().sum(1), _size(products, rows)
-        if layer.bias is not None:
-            squares = squares + _per_root(gradients, rows).square().sum(1)
-            size = size + _size(gradients, rows)
-        return squares, size
-    raise ModelError(f"{type(layer).__name__} cannot be trained privately")
+    squares, size = _per_root(products, rows).square().sum(1), _size(products, rows)
+    if layer.bias is not None:
+        squares = squares + _per_root(gradients, rows).square().sum(1)
+        size = size + _size(gradients, rows)
+    return squares, size
 
 
 def weighted_sums(layer: nn.Module, rows: Rows, factors: Tensor, *, clean: bool = False) -> dict[str, Tensor]:

@@ -47,7 +47,6 @@ def find_offences(
     num_outputs: int,
     depth: int,
     relations: Sequence[RelationInfo],
-    shape_only: bool,
 ) -> list[str]:
     """What a copy of `model` does wrong on made-up features and trees, in words."""
     rng = np.random.default_rng(0)
@@ -79,7 +78,7 @@ def find_offences(
                 # Weights that begin at zero would hide what lies behind them.
                 parameter.add_(0.05 * torch.randn_like(parameter))
             offences = _shape(tried, batch, num_outputs)
-            if not offences and not shape_only:
+            if not offences:
                 offences = [*_buffers(tried, batch), *_mixing(tried, batch)]
                 offences += _clipping(tried, batch, alone)
         except ModelError as error:

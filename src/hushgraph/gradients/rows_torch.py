@@ -280,8 +280,7 @@ class _RowStep:
     def __init__(self, chain: Chain, rows: DeviceRows) -> None:
         self._chain, self._rows = chain, rows
         self._has_kernels = rows.dense.is_cuda and AVAILABLE
-        self.outputs = self._run_forward()
-        scores = self._score(self.outputs[-1] if self.outputs else None)
+        *self.outputs, scores = self._run_forward()
         if self._has_kernels and rows.loss is cross_entropy:
             squares = kernels.score_gradients(scores, rows.labels)
             self.gradients, self.gradient_squares = [scores], [squares]
@@ -298,43 +297,30 @@ class _RowStep:
             self.output_squares.insert(0, of_outputs)
 
     def _run_forward(self) -> list[Tensor]:
+        """Outputs of all layers, the scores last."""
+        chain, h = self._chain, self._rows.dense
         outputs: list[Tensor] = []
-        for number, (_, layer) in enumerate(self._chain.layers[:-1]):
-            if number == 0:
-                outputs.append(self._run_first(layer, is_last=False))
-                continue
-            h = torch.addmm(layer.bias, outputs[-1], layer.weight.T)
-            outputs.append(h.relu_() if self._chain.relu else h.tanh_())
+        for number, (_, layer) in enumerate(chain.layers, start=1):
+            activation = kernels.RELU if chain.relu else kernels.TANH
+            activation = activation if number < len(chain.layers) else kernels.LINEAR
+            h = self._run(layer, h, self._rows.sparse if number == 1 else None, activation)
+            outputs.append(h)
+        if chain.skip is not None:
+            h.addmm_(self._last_columns(chain.skip[1]), chain.skip[1].weight.T)
         return outputs
 
-    def _run_first(self, layer: nn.Linear, *, is_last: bool) -> Tensor:
-        """The outputs of the first layer."""
-        sparse, dense = self._rows.sparse, self._rows.dense
+    def _run(self, layer: nn.Linear, h: Tensor, sparse: DeviceColumns | None, activation: int) -> Tensor:
+        """The outputs of a layer of these inputs, behind the sparse ones of the first."""
         if sparse is None:
-            h = torch.addmm(layer.bias, dense, layer.weight.T)
-            return h if is_last else h.relu_() if self._chain.relu else h.tanh_()
-        h = torch.addmm(layer.bias, dense, layer.weight[:, sparse.num_columns :].T)
+            out = torch.addmm(layer.bias, h, layer.weight.T)
+            if activation == kernels.LINEAR:
+                return out
+            return out.relu_() if activation == kernels.RELU else out.tanh_()
+        out = torch.addmm(layer.bias, h, layer.weight[:, sparse.num_columns :].T)
         weights = layer.weight[:, : sparse.num_columns].T.contiguous()
-        activation = kernels.RELU if self._chain.relu else kernels.TANH
-        kernels.add_sparse_products(
-            h,
-            weights,
-            sparse.indices,
-            sparse.values,
-            sparse.indptr,
-            kernels.LINEAR if is_last else activation,
-        )
-        return h
-
-    def _score(self, h: Tensor | None) -> Tensor:
-        last = self._chain.layers[-1][1]
-        scores = (
-            self._run_first(last, is_last=True) if h is None else torch.addmm(last.bias, h, last.weight.T)
-        )
-        if self._chain.skip is not None:
-            layer = self._chain.skip[1]
-            scores.addmm_(self._last_columns(layer), layer.weight.T)
-        return scores
+        entries = sparse.indices, sparse.values, sparse.indptr
+        kernels.add_sparse_products(out, weights, *entries, activation)
+        return out
 
     def _last_columns(self, skip: nn.Linear) -> Tensor:
         dense = self._rows.dense

@@ -38,84 +38,48 @@ class Tape:
 
     records: dict[str, list[Record]] = field(default_factory=dict)
 
-    def new(self, name: str, inputs: Tensor, tree_rows: int) -> Record:
-        record = Record(inputs, tree_rows)
-        self.records.setdefault(name, []).append(record)
-        return record
 
+class _Recorded(torch.autograd.Function):
+    """The output of a layer as it is; its gradient is recorded, whether or not the inputs need one."""
 
-class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: Record) -> Tensor:
+    def forward(ctx: Any, out: Tensor, parameter: Tensor, record: Record) -> Tensor:
         ctx.record = record
-        ctx.save_for_backward(weight)
-        return functional.linear(x, weight, bias)
+        ctx.mark_dirty(out)
+        return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         ctx.record.gradients = grad.reshape(-1, grad.shape[-1])
-        (weight,) = ctx.saved_tensors
-        return (grad @ weight if ctx.needs_input_grad[0] else None), None, None, None
+        return grad, None, None
 
 
-class _Affine(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: Record) -> Tensor:
-        ctx.record = record
-        ctx.save_for_backward(weight)
-        return x * weight if bias is None else torch.addcmul(bias, x, weight)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, None]:
-        ctx.record.gradients = grad.reshape(-1, grad.shape[-1])
-        (weight,) = ctx.saved_tensors
-        return (grad * weight if ctx.needs_input_grad[0] else None), None, None, None
+def _linear(layer: nn.Linear, x: Tensor) -> tuple[Tensor, Tensor]:
+    bias = None if layer.bias is None else layer.bias.detach()
+    return _rows(x), functional.linear(x, layer.weight.detach(), bias)
 
 
-class _Embedding(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, index: Tensor, weight: Tensor, record: Record) -> Tensor:
-        ctx.record = record
-        return functional.embedding(index, weight)
+def _layer_norm(layer: nn.LayerNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+    normalised = functional.layer_norm(x, layer.normalized_shape, eps=layer.eps)
+    weight, bias = layer.weight.detach(), layer.bias
+    out = normalised * weight if bias is None else torch.addcmul(bias.detach(), normalised, weight)
+    return _rows(normalised), out
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, None]:
-        ctx.record.gradients = grad.reshape(-1, grad.shape[-1])
-        return None, None, None
+
+def _scale(layer: Scale, x: Tensor) -> tuple[Tensor, Tensor]:
+    return _rows(x), x * (1.0 + layer.epsilon.detach())
+
+
+def _embedding(layer: nn.Embedding, index: Tensor) -> tuple[Tensor, Tensor]:
+    return index.detach().reshape(-1), functional.embedding(index, layer.weight.detach())
 
 
 def _rows(x: Tensor) -> Tensor:
     return x.detach().reshape(-1, x.shape[-1])
 
 
-def _linear(layer: nn.Linear, tape: Tape, name: str, x: Tensor) -> Tensor:
-    record = tape.new(name, _rows(x), x.shape[0])
-    out: Tensor = _Linear.apply(x, layer.weight, layer.bias, record)  # type: ignore[no-untyped-call]
-    return out
-
-
-def _layer_norm(layer: nn.LayerNorm, tape: Tape, name: str, x: Tensor) -> Tensor:
-    normalised = functional.layer_norm(x, layer.normalized_shape, eps=layer.eps)
-    if not layer.elementwise_affine:
-        return normalised
-    record = tape.new(name, _rows(normalised), x.shape[0])
-    out: Tensor = _Affine.apply(normalised, layer.weight, layer.bias, record)  # type: ignore[no-untyped-call]
-    return out
-
-
-def _scale(layer: Scale, tape: Tape, name: str, x: Tensor) -> Tensor:
-    record = tape.new(name, _rows(x), x.shape[0])
-    out: Tensor = _Affine.apply(x, 1.0 + layer.epsilon, None, record)  # type: ignore[no-untyped-call]
-    return out
-
-
-def _embedding(layer: nn.Embedding, tape: Tape, name: str, index: Tensor) -> Tensor:
-    record = tape.new(name, index.detach().reshape(-1), index.shape[0])
-    out: Tensor = _Embedding.apply(index, layer.weight, record)  # type: ignore[no-untyped-call]
-    return out
-
-
-TAPED: dict[type[nn.Module], Callable[[Any, Tape, str, Tensor], Tensor]] = {
+# From a layer and its input to the input rows that are recorded and the output.
+TAPED: dict[type[nn.Module], Callable[[Any, Tensor], tuple[Tensor, Tensor]]] = {
     nn.Linear: _linear,
     nn.LayerNorm: _layer_norm,
     nn.Embedding: _embedding,
@@ -129,13 +93,21 @@ def taped(model: nn.Module, tape: Tape, *, leave_out: nn.Module | None = None) -
     skipped = set() if leave_out is None else set(leave_out.modules())
     patched: list[nn.Module] = []
 
-    def forward_of(layer: nn.Module, name: str) -> Callable[[Tensor], Tensor]:
-        return lambda x: TAPED[type(layer)](layer, tape, name, x)
+    def forward_of(layer: nn.Module, name: str, parameter: nn.Parameter) -> Callable[[Tensor], Tensor]:
+        def forward(x: Tensor) -> Tensor:
+            rows, out = TAPED[type(layer)](layer, x)
+            record = Record(rows, x.shape[0])
+            tape.records.setdefault(name, []).append(record)
+            recorded: Tensor = _Recorded.apply(out, parameter, record)  # type: ignore[no-untyped-call]
+            return recorded
+
+        return forward
 
     try:
         for name, layer in model.named_modules():
-            if type(layer) in TAPED and layer not in skipped:
-                layer.forward = forward_of(layer, name)
+            parameter = next(layer.parameters(recurse=False), None)
+            if type(layer) in TAPED and layer not in skipped and parameter is not None:
+                layer.forward = forward_of(layer, name, parameter)
                 patched.append(layer)
         yield
     finally:

@@ -43,9 +43,9 @@ SPLITS = ("train_idx", "val_idx", "test_idx")
 class Graph:
     """A graph whose arrays have all been checked.
 
-    Build one with `from_arrays`, or with the functions of `hushgraph.datasets`: `from_pyg`, `from_networkx`,
-    `load_npz`, `load_graph`. Node w *reads* node u when w's representation is computed from u's: in PyG's
-    `edge_index`, row 0 holds the sources u and row 1 the targets w.
+    Build one with `from_arrays`, or with `load_graph` or `from_networkx` of `hushgraph.datasets`. Node w
+    *reads* node u when w's representation is computed from u's: in PyG's `edge_index`, row 0 holds the
+    sources u and row 1 the targets w.
 
     Attributes:
         num_nodes: N.

@@ -9,17 +9,14 @@ import math
 import os
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
 from hushgraph.models.blocks import Reads
+from hushgraph.privacy.choices import Activation, Model
 from hushgraph.privacy.fields import MOST_LAYERS
-
-Activation = Literal["tanh", "relu"]
-ModelName = Literal["gcn", "gin", "gat", "mlp"]
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
@@ -91,8 +88,6 @@ class GATLayer(nn.Module):
 
     def __init__(self, size: int, activation: Activation, heads: int = 10, *, attends: bool = True) -> None:
         super().__init__()
-        if heads < 1:
-            raise ModelError(f"heads={heads}: expected at least 1 attention head")
         self.heads, self.head_size = heads, math.ceil(size / heads)
         inner = self.heads * self.head_size
         self.attends = attends
@@ -145,7 +140,6 @@ LAYERS: dict[str, type[GCNLayer] | type[GINLayer] | type[GATLayer]] = {
     "gin": GINLayer,
     "gat": GATLayer,
 }
-MODEL_NAMES = (*LAYERS, "mlp")
 
 
 def scale_rows(features: Tensor, norm: float) -> Tensor:
@@ -185,7 +179,7 @@ class GNN(nn.Module):
         num_features: int,
         num_outputs: int,
         *,
-        model: ModelName = "gcn",
+        model: Model = "gcn",
         num_layers: int = 1,
         hidden: int = 256,
         encoder_layers: int = 1,
@@ -196,34 +190,10 @@ class GNN(nn.Module):
         num_relations: int = 1,
     ) -> None:
         super().__init__()
-        if model not in MODEL_NAMES:
-            raise ModelError(f"model={model!r}: expected one of {', '.join(MODEL_NAMES)}")
-        if activation not in ACTIVATIONS:
-            raise ModelError(f"activation={activation!r}: expected one of {', '.join(ACTIVATIONS)}")
-        sizes = {
-            "num_features": (num_features, 1),
-            "num_outputs": (num_outputs, 1),
-            "hidden": (hidden, 1),
-            "encoder_layers": (encoder_layers, 1),
-            "decoder_layers": (decoder_layers, 1),
-            "num_layers": (num_layers, 0),
-            "num_relations": (num_relations, 1),
-        }
-        too_small = [
-            f"{name}={value}: expected at least {least}"
-            for name, (value, least) in sizes.items()
-            if value < least
-        ]
-        if too_small:
-            raise ModelError("; ".join(too_small))
         rounds = 0 if model == "mlp" else num_layers
         is_relational = num_relations > 1 and rounds > 0
-        if is_relational and model != "gcn":
-            raise ModelError(f"model={model!r} with num_relations={num_relations}: expected 'gcn'")
-        maps = max(0, num_layers) * (1 + num_relations if is_relational else 1)
+        maps = num_layers * (1 + num_relations if is_relational else 1)
         _check_fits(num_features, num_outputs, hidden, maps, encoder_layers + decoder_layers)
-        if not (math.isfinite(feature_norm) and feature_norm >= 0):
-            raise ModelError(f"feature_norm={feature_norm}: expected a finite number, at least 0")
         self.feature_norm = feature_norm
         self.encoder = mlp([num_features] + [hidden] * encoder_layers, activation, activate_last=True)
         options = {"attends": attends} if model == "gat" else {}

@@ -1,4 +1,4 @@
-"""Noise for clipped sums: exact, on a grid, by default; float32 for runs that claim nothing."""
+"""Exact noise for clipped sums, on a grid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hushgraph.noise.normal import fresh_keys, seeded_keys
 # What the clipped gradient of a root may exceed C by, as a part of C.
 NORM_EXCESS = 1e-6
 # The largest number of steps from zero that a sum may be away: with the noise it stays within int64.
-_FARTHEST = 2.0**61
+FARTHEST = 2.0**61
 # Draws for a GPU: threads, steps of a block, numbers of a block, and how far ahead of the steps they are.
 _MOST_WORKERS = 4
 _MOST_STEPS = 16
@@ -104,12 +104,12 @@ class ExactNoise:
             return self._add_at_once(sums, steps, self._drawer)
         values, noisy = list(sums.values()), torch.empty(size, dtype=torch.float64)
         ends = np.cumsum([value.numel() for value in values])
-        _add_parts(
+        add_parts(
             join(values).detach().double().numpy(),
             self._drawer.take().numpy(),
             np.array(list(steps.values())),
             ends,
-            _FARTHEST,
+            FARTHEST,
             noisy.numpy(),
         )
         return _name_parts(noisy, sums)
@@ -238,56 +238,19 @@ class _Drawer:
         return torch.empty(self._steps, self.size, dtype=torch.int64, pin_memory=self._is_pinned)
 
 
-class FloatNoise:
-    """Adds float noise of a torch generator. Whoever sees the result can tell sums apart: no guarantee.
-
-    For runs of old seeds, and for audits that are to find it out.
-
-    Args:
-        generator: on the device of the sums, used for nothing else.
-    """
-
-    def __init__(self, generator: torch.Generator) -> None:
-        self._generator = generator
-
-    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
-        """Every sum in float32, plus float32 noise; in the sum's precision."""
-        noisy = {}
-        for name, value in sums.items():
-            noise = torch.randn(value.shape, generator=self._generator, device=value.device)
-            noisy[name] = (value.float() + sigmas[name] * noise).to(value.dtype)
-        return noisy
-
-
-def add_on_grid(values: Tensor, noise: Tensor, step: float | Tensor) -> Tensor:
-    """float64: the nearest multiples of `step`, plus `noise` steps, added up as integers.
-
-    On a GPU every value may have a step of its own.
+def add_on_grid(values: Tensor, noise: Tensor, steps: Tensor) -> Tensor:
+    """float64: the nearest multiples of `steps`, plus `noise` steps, added up as integers.
 
     What is too far for 64 bits becomes the farthest that is not: two values move no farther apart by that,
     and no sum of a batch reaches it.
     """
-    values = values.double()
-    if values.is_cuda:
-        nearest = torch.round(values / step).clamp_(-_FARTHEST, _FARTHEST).long()
-        return (nearest + noise).double() * step
-    if isinstance(step, Tensor):
-        raise TypeError("step is a tensor; expected one number on the CPU")
-    out = torch.empty(values.shape, dtype=torch.float64)
-    _add_parts(
-        values.reshape(-1).numpy(),
-        noise.reshape(-1).numpy(),
-        np.array([step]),
-        np.array([values.numel()]),
-        _FARTHEST,
-        out.view(-1).numpy(),
-    )
-    return out
+    nearest = torch.round(values / steps).clamp_(-FARTHEST, FARTHEST).long()
+    return (nearest + noise).double() * steps
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _add_parts(values, noise, steps, ends, farthest, out):  # type: ignore[no-untyped-def]
-    """Add noise to parts that end at `ends`, each with a step of its own."""
+def add_parts(values, noise, steps, ends, farthest, out):  # type: ignore[no-untyped-def]
+    """The same on a CPU: parts of `values` end at `ends`, each with a step of its own."""
     begin = 0
     for part in range(len(ends)):
         for i in range(begin, ends[part]):

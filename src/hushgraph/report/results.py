@@ -100,8 +100,7 @@ def draw_comparison(facts: Mapping[str, Any]) -> BarChart | None:
     if facts["comparison"] is None:
         return None
     rows = facts["comparison"]["rows"]
-    # Comparisons of earlier versions are judged by accuracy.
-    figure = rows[0].get("figure", "accuracy")
+    figure = rows[0]["figure"]
     key, words = f"test_{figure}", f"test {name_figure(figure)}"
     bars = [
         Bar(

@@ -9,7 +9,6 @@ import numpy as np
 
 from hushgraph._arrays import Int64Array
 from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw
-from hushgraph.errors import PlanError
 from hushgraph.sampling.random import RandomSource
 
 # From this many slots on, fair bits are drawn before numbers; below, one number per slot is fast enough.
@@ -32,11 +31,6 @@ class PoissonBatches:
     num_slots: int
     rate: float
     rng: RandomSource
-
-    def __post_init__(self) -> None:
-        _check_slots(self.num_slots)
-        if not (math.isfinite(self.rate) and 0 < self.rate <= 1):
-            raise PlanError(f"rate={self.rate}: expected a probability above 0 and at most 1")
 
     @property
     def draws(self) -> PoissonDraw:
@@ -89,14 +83,6 @@ class FixedSizeBatches:
     size: int
     rng: RandomSource
 
-    def __post_init__(self) -> None:
-        _check_slots(self.num_slots)
-        if not 1 <= self.size <= self.num_slots:
-            raise PlanError(
-                f"size={self.size}: roots are drawn without replacement; "
-                f"expected from 1 to num_slots={self.num_slots}"
-            )
-
     @property
     def draws(self) -> FixedSizeDraw:
         """Description of one `draw` for the accountant."""
@@ -105,8 +91,3 @@ class FixedSizeBatches:
     def draw(self) -> Int64Array:
         """Draw a batch: int64 [size], sorted distinct positions in the training split."""
         return np.sort(self.rng.choice(self.num_slots, size=self.size, replace=False, shuffle=False))
-
-
-def _check_slots(num_slots: int) -> None:
-    if num_slots < 1:
-        raise PlanError(f"num_slots={num_slots}: nothing to draw from; expected at least 1 training node")

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numba
 import numpy as np
+import numpy.typing as npt
 
-from hushgraph._arrays import Int32Array, Int64Array
+from hushgraph._arrays import Int32Array, Int64Array, find_ends
 from hushgraph.errors import GraphError
-from hushgraph.graph.checks import check_edges, cut_edges
-from hushgraph.graph.graph import Array, Graph
-from hushgraph.graph.reads import build_reads
 from hushgraph.graph.shares import Shares
 from hushgraph.sampling.keys import pair_key
 
 # Records in compressed rows, as (indptr, columns).
 Rows = tuple[Int64Array, Int32Array]
-# A graph, or sources and targets: each target reads its source.
-Edges = Graph | tuple[Array, Array]
-_NO_SHARES = np.empty((0, 0), np.float32)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,57 +34,23 @@ class BoundedLists:
     indices: Int32Array
     shares: Shares | None = None
 
-    @property
-    def num_nodes(self) -> int:
-        return len(self.indptr) - 1
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, BoundedLists):
-            return NotImplemented
-        mine, others = (_NO_SHARES if each.shares is None else each.shares for each in (self, other))
-        return (
-            np.array_equal(self.indptr, other.indptr)
-            and np.array_equal(self.indices, other.indices)
-            and np.array_equal(mine, others)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def rows_by_reader(edges: Edges, num_nodes: int, train_mask: Any) -> Rows:
-    """The distinct records of training readers without self-loops, in rows by reader, each sorted."""
-    if num_nodes > np.iinfo(np.int32).max:
-        raise GraphError(f"num_nodes={num_nodes}: expected fewer than 2^31, as node ids have 32 bits")
-    mask = np.asarray(train_mask)
-    if mask.dtype != np.bool_ or mask.shape != (num_nodes,):
-        raise GraphError(
-            f"train_mask has shape={mask.shape}, dtype={mask.dtype}: expected bool with shape ({num_nodes},)"
-        )
-    if isinstance(edges, Graph):
-        indptr, indices = edges.indptr, edges.indices
-    else:
-        pairs = check_edges(np.stack(edges), num_nodes)
-        indptr, indices, _, _ = build_reads(cut_edges(pairs, num_nodes), num_nodes)
+def keep_rows(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
+    """Empty all rows but those of the mask."""
+    if len(mask) > np.iinfo(np.int32).max:
+        raise GraphError(f"num_nodes={len(mask)}: expected fewer than 2^31, as node ids have 32 bits")
+    indptr, cols = rows
     counts = np.diff(indptr)
-    kept_indptr = np.zeros(num_nodes + 1, np.int64)
-    np.cumsum(counts * mask, out=kept_indptr[1:])
-    return kept_indptr, indices[np.repeat(mask, counts)]
+    return find_ends(counts * mask), cols[np.repeat(mask, counts)]
 
 
 def transpose_rows(rows: Rows) -> Rows:
     """Turn columns into rows; every new row is sorted."""
     indptr, cols = rows
-    starts = _find_starts(cols, len(indptr) - 1)
+    starts = find_ends(np.bincount(cols, minlength=len(indptr) - 1))
     out = np.empty_like(cols)
     _place_transposed(indptr, cols, starts[:-1].copy(), out)
     return starts, out
-
-
-def _find_starts(row_ids: Int32Array, num_rows: int) -> Int64Array:
-    """int64 [num_rows + 1]: where each row begins and ends."""
-    indptr = np.zeros(num_rows + 1, dtype=np.int64)
-    _count(row_ids, indptr[1:])
-    return np.cumsum(indptr, out=indptr)
 
 
 def cap_rows(rows: Rows, cap: int, *, rows_read: bool, word: np.uint64) -> Rows:
@@ -109,12 +69,6 @@ def cap_rows(rows: Rows, cap: int, *, rows_read: bool, word: np.uint64) -> Rows:
     out = np.empty(int(np.minimum(np.diff(indptr), cap).sum()), dtype=np.int32)
     _cap(indptr, cols, cap, rows_read, word, out_indptr, out)
     return out_indptr, out
-
-
-@numba.njit(cache=True, nogil=True)
-def _count(rows, counts):  # type: ignore[no-untyped-def]
-    for i in range(len(rows)):
-        counts[rows[i]] += 1
 
 
 @numba.njit(cache=True, nogil=True)

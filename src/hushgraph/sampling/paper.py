@@ -7,28 +7,24 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.sampling.keys import pair_key, seed_word
-from hushgraph.sampling.lists import BoundedLists, Edges, rows_by_reader, transpose_rows
-from hushgraph.sampling.stable import check_cap
+from hushgraph.sampling.lists import BoundedLists, Rows, keep_rows, transpose_rows
 
 _UNIT_BITS = np.uint64(11)
 _UNIT = 2.0**-53
 
 
 def paper_lists(
-    edges: Edges, *, num_nodes: int, train_mask: npt.NDArray[np.bool_], max_readers: int, seed: int
+    reads: Rows, *, train_mask: npt.NDArray[np.bool_], max_readers: int, seed: int
 ) -> BoundedLists:
     """Sample what every training node reads, by the paper's SAMPLE-EDGELISTS.
 
     Each of the distinct training readers RE_u of a node u is kept with probability min(1, K / (2 |RE_u|)). A
     node with more than K readers left is dropped from all lists: nobody reads it. The number of nodes that
-    one reader reads is not bounded. The random number of a record is its key, so the order of the edges does
-    not matter.
+    one reader reads is not bounded.
 
     Args:
-        edges: a graph, or (source, target), two integer arrays of equal length where each target reads its
-            source.
-        num_nodes: identifiers run from 0 to num_nodes - 1.
-        train_mask: bool [num_nodes], the training split.
+        reads: what every node reads, as a graph has it: sorted, without repeats and self-loops.
+        train_mask: bool [nodes], the training split.
         max_readers: K, at least 0.
         seed: the seed of the keys; the same seed gives the same lists.
 
@@ -37,8 +33,7 @@ def paper_lists(
         If senders own the edges, emptying one node's row changes at most N(K, r) trees. If readers own them,
         as in the paper, no such bound holds: RE_u counts the emptied node's own record.
     """
-    check_cap("max_readers", max_readers)
-    indptr, cols = transpose_rows(rows_by_reader(edges, num_nodes, train_mask))
+    indptr, cols = transpose_rows(keep_rows(reads, train_mask))
     kept_indptr = np.zeros_like(indptr)
     num_kept = _sample_rows(indptr, cols, max_readers, seed_word(seed), kept_indptr)
     by_reader, indices = transpose_rows((kept_indptr, cols[:num_kept]))

@@ -7,15 +7,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.errors import PlanError
 from hushgraph.sampling.keys import seed_word
-from hushgraph.sampling.lists import BoundedLists, Edges, cap_rows, rows_by_reader, transpose_rows
+from hushgraph.sampling.lists import BoundedLists, Rows, cap_rows, keep_rows, transpose_rows
 
 
 def stable_lists(
-    edges: Edges,
+    reads: Rows,
     *,
-    num_nodes: int,
     train_mask: npt.NDArray[np.bool_],
     max_readers: int,
     max_reads: int | None,
@@ -24,33 +22,25 @@ def stable_lists(
 ) -> BoundedLists:
     """Sample what every training node reads: at most `max_readers` readers of a node, `max_reads` reads.
 
-    Self-loops, duplicates and reads by nodes outside the training split are ignored.
+    Reads by nodes outside the training split are ignored.
 
     Args:
-        edges: a graph, or (source, target), two integer arrays of equal length where each target reads its
-            source.
-        num_nodes: identifiers run from 0 to num_nodes - 1.
-        train_mask: bool [num_nodes], the training split.
+        reads: what every node reads, as a graph has it: sorted, without repeats and self-loops.
+        train_mask: bool [nodes], the training split.
         max_readers: K, at least 0.
         max_reads: D, at least 0; None is unlimited, which with reader-owned edges has no price.
         edge_owner: whose row holds a record: "sender" caps readers first, "reader" caps reads first.
         seed: the seed of the keys; the same seed gives the same lists.
 
     Guarantees:
-        The lists do not depend on the order of the edges.
         Emptying one node's row changes at most N(K, r) trees of depth r if senders own the edges, and at most
         N(K, r) + D N(K, r - 1) if readers do, for every seed; N(K, r) = 1 + K + ... + K^r.
     """
-    check_cap("max_readers", max_readers)
-    if max_reads is not None:
-        check_cap("max_reads", max_reads)
-    if edge_owner not in ("sender", "reader"):
-        raise PlanError(f"edge_owner={edge_owner!r}: expected 'sender' or 'reader'")
     if max_readers == 0 or max_reads == 0:
         # Nothing is read, so the edges need not be read either.
-        return BoundedLists(indptr=np.zeros(num_nodes + 1, np.int64), indices=np.empty(0, np.int32))
+        return BoundedLists(indptr=np.zeros_like(reads[0]), indices=np.empty(0, np.int32))
     word = seed_word(seed)
-    reads = rows_by_reader(edges, num_nodes, train_mask)
+    reads = keep_rows(reads, train_mask)
     if edge_owner == "reader" and max_reads is not None:
         reads = cap_rows(reads, max_reads, rows_read=True, word=word)
     readers = cap_rows(transpose_rows(reads), max_readers, rows_read=False, word=word)
@@ -58,9 +48,3 @@ def stable_lists(
     if edge_owner == "sender" and max_reads is not None:
         reads = cap_rows(reads, max_reads, rows_read=True, word=word)
     return BoundedLists(indptr=reads[0], indices=reads[1])
-
-
-def check_cap(name: str, cap: int) -> None:
-    """Raise PlanError for a negative cap."""
-    if cap < 0:
-        raise PlanError(f"{name}={cap}: expected 0 or more")

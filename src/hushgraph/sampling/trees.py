@@ -8,8 +8,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph._arrays import Int32Array, Int64Array
-from hushgraph.errors import InputError
+from hushgraph._arrays import Int64Array
 from hushgraph.graph.shares import Shares
 from hushgraph.privacy.plans import LARGEST_TREE
 from hushgraph.sampling.lists import BoundedLists
@@ -30,11 +29,6 @@ class Block:
     shares: Shares | None = None
 
     @property
-    def num_rows(self) -> int:
-        """Rows of the upper level."""
-        return len(self.indptr) - 1
-
-    @property
     def num_lower_rows(self) -> int:
         """Rows of the lower level."""
         return int(self.indptr[-1])
@@ -53,13 +47,11 @@ class Trees:
         roots: int64 [num_roots], node identifiers.
         blocks: r blocks, from level 0 -> 1 to level r - 1 -> r.
         nodes: int64 [rows of level r], node identifiers of the deepest level.
-        owners: r + 1 arrays, int32 [rows of level l]: the position in `roots` of the root of a row.
     """
 
     roots: Int64Array
     blocks: tuple[Block, ...]
     nodes: Int64Array
-    owners: tuple[Int32Array, ...]
 
     @property
     def depth(self) -> int:
@@ -85,31 +77,16 @@ def grow(lists: BoundedLists, roots: npt.ArrayLike, depth: int) -> Trees:
         roots: integers [num_roots], node identifiers in any order.
         depth: r, at least 0; at 0 a tree is its root alone.
     """
-    if depth < 0:
-        raise InputError(f"depth={depth}: expected 0 or more")
-    given = np.asarray(roots)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise InputError(
-            f"roots has shape={given.shape}, dtype={given.dtype}: expected a list of integer identifiers"
-        )
-    rows = given.astype(np.int64)
-    num_nodes = len(lists.indptr) - 1
-    if rows.size and not (rows.min() >= 0 and rows.max() < num_nodes):
-        invalid = rows[(rows < 0) | (rows >= num_nodes)][0]
-        raise InputError(f"root={invalid}: expected an identifier from 0 to {num_nodes - 1}")
-    levels = [np.arange(len(rows), dtype=np.int32)]
+    nodes = rows = np.asarray(roots, np.int64)
     blocks = []
-    nodes = rows
     for _ in range(depth):
         indptr = np.empty(len(nodes) + 1, dtype=np.int64)
         _fill_indptr(lists.indptr, nodes, indptr)
         lower = np.empty(indptr[-1], dtype=np.int64)
-        owners = np.empty(indptr[-1], dtype=np.int32)
-        _fill_rows(lists.indptr, lists.indices, nodes, levels[-1], lower, owners)
+        _fill_rows(lists.indptr, lists.indices, nodes, lower)
         blocks.append(Block(indptr=indptr, shares=_find_shares(lists, nodes, indptr)))
-        levels.append(owners)
         nodes = lower
-    return Trees(roots=rows, blocks=tuple(blocks), nodes=nodes, owners=tuple(levels))
+    return Trees(roots=rows, blocks=tuple(blocks), nodes=nodes)
 
 
 def _find_shares(lists: BoundedLists, rows: Int64Array, indptr: Int64Array) -> Shares | None:
@@ -135,17 +112,14 @@ def _fill_indptr(list_indptr, rows, indptr):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill_rows(list_indptr, list_indices, rows, owners, lower, lower_owners):  # type: ignore[no-untyped-def]
+def _fill_rows(list_indptr, list_indices, rows, lower):  # type: ignore[no-untyped-def]
     at = 0
     for i in range(len(rows)):
         node = rows[i]
-        owner = owners[i]
         lower[at] = node
-        lower_owners[at] = owner
         at += 1
         for j in range(list_indptr[node], list_indptr[node + 1]):
             lower[at] = list_indices[j]
-            lower_owners[at] = owner
             at += 1
 
 

@@ -53,17 +53,11 @@ def draw_lists(graph: Graph, plan: PrivacyPlan, seed: int) -> BoundedLists:
 
 
 def _choose_reads(graph: Graph, plan: PrivacyPlan, seed: int) -> BoundedLists:
+    reads = graph.indptr, graph.indices
     if plan.sampler == "paper":
-        return paper_lists(
-            graph,
-            num_nodes=graph.num_nodes,
-            train_mask=graph.train_mask,
-            max_readers=plan.max_readers,
-            seed=seed,
-        )
+        return paper_lists(reads, train_mask=graph.train_mask, max_readers=plan.max_readers, seed=seed)
     return stable_lists(
-        graph,
-        num_nodes=graph.num_nodes,
+        reads,
         train_mask=graph.train_mask,
         max_readers=plan.max_readers,
         max_reads=plan.max_reads,

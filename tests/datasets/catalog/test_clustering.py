@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgraph.datasets import load_npz, synthetic
+from hushgraph.datasets import load_graph, synthetic
 from hushgraph.datasets.catalog import clustering
 from hushgraph.datasets.catalog.clustering import clustered_split, find_communities
 from hushgraph.errors import GraphError
@@ -73,7 +73,7 @@ def test_refused() -> None:
 def test_the_graph_of_the_paper() -> None:
     if not ARXIV.is_file():
         pytest.skip("the graph of ogbn-arxiv is not here")
-    graph = load_npz(ARXIV, symmetrize=True)
+    graph = load_graph(ARXIV, symmetrize=True)
     parts = clustered_split(graph)
     assert [len(part) / graph.num_nodes for part in parts] == pytest.approx([0.67, 0.18, 0.15], abs=0.002)
     # The paper's own clusters leave an average degree of 13.0.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from hushgraph.errors import GraphError
@@ -200,24 +200,22 @@ SOURCES = {
     "amazon-photo": _shchur("Amazon", "Photo", "amazon_electronics_photo.npz", 17 * _MB),
 }
 
-_REDDIT_SPLIT = (153_932, 23_699, 55_334)
-_ARXIV_SPLIT = (90_941, 29_799, 48_603)
+_ARXIV = Statistics(nodes=169_343, reads=2_315_598, features=128, classes=40, split=(90_941, 29_799, 48_603))
+_REDDIT = Statistics(
+    nodes=232_965,
+    reads=23_213_838,
+    features=602,
+    classes=41,
+    split=(153_932, 23_699, 55_334),
+    tolerance=0.01,
+)
 
 STATISTICS = {
     "demo": Statistics(nodes=20_000, reads=237_572, features=64, classes=8, split=(12_029, 3_978, 3_993)),
-    "ogbn-arxiv": Statistics(nodes=169_343, reads=2_315_598, features=128, classes=40, split=_ARXIV_SPLIT),
-    "ogbn-arxiv-disjoint": Statistics(
-        nodes=169_343, reads=914_218, features=128, classes=40, split=_ARXIV_SPLIT
-    ),
+    "ogbn-arxiv": _ARXIV,
+    "ogbn-arxiv-disjoint": replace(_ARXIV, reads=914_218),
     # The result of `clustering.py`; the split of the authors has an average degree of 13.0.
-    "ogbn-arxiv-clustered": Statistics(
-        nodes=169_343,
-        reads=2_224_256,
-        features=128,
-        classes=40,
-        split=(113_459, 30_481, 25_403),
-        tolerance=0.04,
-    ),
+    "ogbn-arxiv-clustered": replace(_ARXIV, reads=2_224_256, split=(113_459, 30_481, 25_403), tolerance=0.04),
     "ogbn-products": Statistics(
         nodes=2_449_029,
         reads=123_718_024,
@@ -234,21 +232,10 @@ STATISTICS = {
         split=(629_571, 64_879, 41_939),
         tolerance=0.001,
     ),
-    "reddit": Statistics(
-        nodes=232_965, reads=23_213_838, features=602, classes=41, split=_REDDIT_SPLIT, tolerance=0.01
-    ),
+    "reddit": _REDDIT,
     # An average degree of 54.4, as in the paper.
-    "reddit-disjoint": Statistics(
-        nodes=232_965, reads=12_673_296, features=602, classes=41, split=_REDDIT_SPLIT, tolerance=0.01
-    ),
-    "reddit-full": Statistics(
-        nodes=232_965,
-        reads=114_615_892,
-        features=602,
-        classes=41,
-        split=(153_431, 23_831, 55_703),
-        tolerance=0.01,
-    ),
+    "reddit-disjoint": replace(_REDDIT, reads=12_673_296),
+    "reddit-full": replace(_REDDIT, reads=114_615_892, split=(153_431, 23_831, 55_703)),
     "cora": Statistics(nodes=2_708, reads=10_556, features=1_433, classes=7, split=(140, 500, 1_000)),
     "citeseer": Statistics(nodes=3_327, reads=9_104, features=3_703, classes=6, split=(120, 500, 1_000)),
     "pubmed": Statistics(nodes=19_717, reads=88_648, features=500, classes=3, split=(60, 500, 1_000)),

@@ -42,10 +42,6 @@ class Entry:
     derive: Callable[[Graph, Path], Graph] | None = None
 
 
-def _drop_edges_between_splits(graph: Graph, folder: Path) -> Graph:
-    return graph.disjoint()
-
-
 def _clustered(graph: Graph, folder: Path) -> Graph:
     """Split by the file of the authors if it is there, else by our interpretation of their description."""
     path = folder / "split" / "clustered.csv"
@@ -92,7 +88,9 @@ _ENTRIES = {
     ),
     **{
         f"{base}-disjoint": Entry(
-            description=f"{base} without edges between splits", base=base, derive=_drop_edges_between_splits
+            description=f"{base} without edges between splits",
+            base=base,
+            derive=lambda graph, folder: graph.disjoint(),
         )
         for base in ("ogbn-arxiv", "reddit")
     },
@@ -137,7 +135,7 @@ def load(name: str, root: str | PathLike[str] | None = None, *, check_statistics
     Args:
         name: one of `names()`, or `generated-N` for any number of nodes N.
         root: the folder of the files; by default that of the variable HUSHGRAPH_DATA, or hushgraph in the
-            user's cache. A file NAME.npz there, in the format of `load_npz`, replaces the official files.
+            user's cache. A file NAME.npz there, in the format of `load_graph`, replaces the official files.
         check_statistics: refuse files that do not have the published sizes.
 
     Returns:
@@ -224,11 +222,11 @@ def _load_npz_file(name: str, folder: Path) -> Graph | None:
     path = _npz(name, folder)
     if path is None:
         return None
-    from hushgraph.datasets.loading import load_npz
+    from hushgraph.datasets.loading import load_graph
 
     sizes = STATISTICS[name]
     split = None if sizes.split else DEFAULT_SPLIT
-    return load_npz(path, symmetrize=True, num_classes=sizes.classes, split=split)
+    return load_graph(path, symmetrize=True, num_classes=sizes.classes, split=split)
 
 
 def _load_official(name: str, folder: Path) -> Graph:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._arrays import find_ends
 from hushgraph.datasets.tables.files import find_tables
 from hushgraph.datasets.tables.node_table import LabelKind, NodeTable
 from hushgraph.datasets.tables.reading import check_records, choose_kind, open_database, open_pair
@@ -120,10 +121,6 @@ def new_rows_from_tables(
         yield rows._replace(also_new=files.also_new, cells=cells)
 
 
-def _end_lists(owners: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=count))]).astype(np.int64)
-
-
 def _join_records(
     arrays: dict[str, Any], tables: Sequence[dict[str, npt.NDArray[Any]]], columns: Columns
 ) -> NewRows:
@@ -134,7 +131,7 @@ def _join_records(
     return NewRows(
         arrays["node_names"],
         arrays["x"],
-        _end_lists(joined["owner"], len(arrays["node_names"])),
+        find_ends(np.bincount(joined["owner"], minlength=len(arrays["node_names"]))),
         joined["place"],
         filled=arrays.get("filled"),
         weights=joined["weight"] if columns.is_weighted else None,

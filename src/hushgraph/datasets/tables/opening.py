@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -56,10 +57,21 @@ def _open_file(connection: Any, path: Path, *, delimiter: str | None, role: str,
     try:
         check_is_file(path)
         ending = path.suffix.casefold()
-        if ending == ".parquet":
-            return replace(_open_parquet(connection, path), is_fixed=is_fixed)
-        if ending not in (".csv", ".tsv", ".txt"):
+        if ending not in (".parquet", ".csv", ".tsv", ".txt"):
             raise GraphError(f"unknown kind of table for {role}; expected .parquet, .csv, .tsv or .txt")
+        with path.open("rb") as file:
+            begin = file.read(len(_MAGIC))
+            file.seek(-len(begin), os.SEEK_END)
+            end = file.read()
+        if not begin:
+            raise GraphError("the file is empty; expected column names")
+        if ending == ".parquet":
+            if (begin, end) != (_MAGIC, _MAGIC):
+                raise GraphError("not a Parquet file, or cut short; a CSV file must have the ending .csv")
+            table = Table(path=path, names=(), types=(), delimiter=None, is_fixed=is_fixed)
+            return _read_schema(connection, table)
+        if begin == _MAGIC:
+            raise GraphError("this is a Parquet file; give it the ending .parquet")
         names, delimiter = _read_csv_header(path, delimiter, is_fixed)
     except OSError as error:
         raise GraphError(f"{format_path(path)}: cannot be read ({error.strerror})") from None
@@ -113,17 +125,6 @@ def _check_fits(first: Table, other: Table) -> None:
             )
 
 
-def _open_parquet(connection: Any, path: Path) -> Table:
-    with path.open("rb") as file:
-        begin = file.read(4)
-        if begin == b"":
-            raise GraphError("the file is empty; expected Parquet")
-        file.seek(-min(4, path.stat().st_size), 2)
-        if begin != _MAGIC or file.read(4) != _MAGIC:
-            raise GraphError("not a Parquet file, or cut short; a CSV file must have the ending .csv")
-    return _read_schema(connection, Table(path=path, names=(), types=(), delimiter=None))
-
-
 def _read_schema(connection: Any, table: Table) -> Table:
     """A table of Parquet with its columns and its number of rows."""
     import duckdb
@@ -142,24 +143,12 @@ def _read_schema(connection: Any, table: Table) -> Table:
 
 def _read_csv_header(path: Path, delimiter: str | None, is_fixed: bool) -> tuple[list[str], str]:
     """Return the names of the columns of a CSV file and its delimiter, from its first line alone."""
-    with path.open("rb") as file:
-        begin = file.read(4)
-    if begin == b"":
-        raise GraphError("the file is empty; expected column names in line 1")
-    if begin == _MAGIC:
-        raise GraphError("this is a Parquet file; give it the ending .parquet")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline(1 << 22)
-    except UnicodeDecodeError:
-        # Text is decoded in blocks: the error may be far below the header. Reading the rows reports it.
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            first = file.readline(1 << 22)
+    # Text is decoded in blocks, and an error may be far below the header: reading the rows reports it.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        first = file.readline(1 << 22)
     if not is_utf8(first):
         raise GraphError("line 1 is not UTF-8; save the file as UTF-8")
     usual = "\t" if path.suffix.casefold() == ".tsv" else ","
-    if first.strip() == "":
-        raise GraphError("line 1 is empty; expected column names")
     chosen = delimiter or usual
     fitting = [each for each in _DELIMITERS if each != chosen and _count_columns(first, each) > 1]
     if fitting and _count_columns(first, chosen) < 2:
@@ -167,7 +156,7 @@ def _read_csv_header(path: Path, delimiter: str | None, is_fixed: bool) -> tuple
             raise GraphError(_explain_one_column(delimiter, usual, fitting, is_fixed))
         chosen = fitting[0]
     try:
-        names = next(csv.reader([first], delimiter=chosen, strict=True))
+        names = next(csv.reader([first], delimiter=chosen, strict=True), [])
     except csv.Error as error:
         raise GraphError(f"line 1 is not CSV ({error}); correct its quotes") from None
     if not any(name.strip() for name in names):

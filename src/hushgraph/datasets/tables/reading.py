@@ -187,8 +187,8 @@ def _count_mismatch(num_classes: int | None, names: int, files: TableFiles, colu
 def _name_classes(files: TableFiles, columns: Any) -> str:
     """Where the list of classes is given."""
     by_call = isinstance(columns, Columns) or (columns and "classes" in columns)
-    is_in_file = not by_call and files.mapping is not None
-    return f"classes in {format_path(files.mapping)}" if is_in_file else "classes (--classes)"
+    mapping = None if by_call else files.mapping
+    return "classes (--classes)" if mapping is None else f"classes in {format_path(mapping)}"
 
 
 @contextmanager
