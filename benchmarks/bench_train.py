@@ -1,13 +1,14 @@
 """Whole private training runs against ten epochs of a plain GCN, each a process of its own.
 
     python benchmarks/bench_train.py DATA.npz... [--repeats 3] [--record FILE]
-    python benchmarks/bench_train.py DATA.npz... --trees CHECKOUT     trees here against an older checkout
+    python benchmarks/bench_train.py DATA.npz... --against CHECKOUT   runs here against those of an older one
     python benchmarks/bench_train.py DATA.npz... --busy               with a spinning process beside it
 
 `hushgraph train DATA --epsilon 4 --symmetrize`, with start-up, boards, evaluation and writing of the run, is
 compared with a two-layer GCN of PyTorch Geometric: hidden 128, sparse CSR adjacency, ten epochs, with its
 imports and loading. Runs alternate, so that a busy moment does not fall on one of them alone; the table has
 medians. Peaks are resident sets, beside that of a process that only imports and the arrays of the data.
+`--flags` says how runs are trained instead, such as "--method trees --epsilon 12".
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ def run(arguments: list[str], source: Path = SOURCE) -> Cost:
 
 
 def train(path: Path, *more: str, source: Path = SOURCE) -> Cost:
-    """One whole `hushgraph train`."""
+    """One whole `hushgraph train` with these flags."""
     folder = Path(tempfile.mkdtemp(prefix="bench-train-"))
     split = [] if "train_idx" in np.load(path).files else ["--split", SPLIT]
     try:
-        arguments = ["-m", "hushgraph", "train", str(path), "--epsilon", "4", "--symmetrize"]
-        return run([*arguments, *split, *more, "--out", str(folder / "run")], source)
+        arguments = ["-m", "hushgraph", "train", str(path), *split, *more, "--out", str(folder / "run")]
+        return run(arguments, source)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -146,10 +147,10 @@ def busy(is_busy: bool) -> Iterator[None]:
             spinning.join()
 
 
-def compare_with_gcn(path: Path, repeats: int) -> str:
+def compare_with_gcn(path: Path, repeats: int, flags: list[str]) -> str:
     ours, theirs = [], []
     for _ in range(repeats):
-        ours.append(train(path))
+        ours.append(train(path, *flags))
         theirs.append(run([__file__, "--gcn", str(path)]))
     seconds = [statistics.median(cost.seconds for cost in costs) for costs in (ours, theirs)]
     peaks = [max(cost.peak for cost in costs) for costs in (ours, theirs)]
@@ -159,25 +160,23 @@ def compare_with_gcn(path: Path, repeats: int) -> str:
     )
 
 
-def compare_trees(path: Path, checkout: Path, repeats: int, steps: int | None) -> str:
-    now, before = [], []
-    flags = ["--method", "trees", *([] if steps is None else ["--steps", str(steps)])]
+def compare_versions(path: Path, repeats: int, flags: list[str], checkout: Path) -> str:
+    sources = (SOURCE, checkout / "src")
     # Whatever is compiled on first use is compiled before anything is measured.
-    for source in (SOURCE, checkout / "src"):
-        train(path, "--method", "trees", "--steps", "2", source=source)
-    for _ in range(repeats):
-        now.append(train(path, *flags))
-        before.append(train(path, *flags, source=checkout / "src"))
-    seconds = [statistics.median(cost.seconds for cost in costs) for costs in (now, before)]
-    return f"{path.stem:22} {seconds[0]:7.1f} {seconds[1]:7.1f} {seconds[1] / seconds[0]:6.2f}"
+    for source in sources:
+        train(path, *flags, "--steps", "2", source=source)
+    turns = [[train(path, *flags, source=source).seconds for source in sources] for _ in range(repeats)]
+    now, before = (statistics.median(seconds) for seconds in zip(*turns, strict=True))
+    ratio = statistics.median(one / other for one, other in turns)
+    return f"{path.stem:22} {now:7.1f} {before:7.1f} {ratio:6.2f}"
 
 
-def compare_busy(path: Path, repeats: int) -> str:
+def compare_busy(path: Path, repeats: int, flags: list[str]) -> str:
     quiet, loaded = [], []
     for _ in range(repeats):
         for costs in (quiet, loaded):
             with busy(costs is loaded):
-                costs.append(train(path))
+                costs.append(train(path, *flags))
     seconds = [statistics.median(cost.seconds for cost in costs) for costs in (quiet, loaded)]
     return f"{path.stem:22} {seconds[0]:7.1f} {seconds[1]:7.1f} {seconds[1] / seconds[0]:6.2f}"
 
@@ -187,8 +186,8 @@ def main() -> None:
     parser.add_argument("data", nargs="*", type=Path)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--record", type=Path)
-    parser.add_argument("--trees", type=Path, metavar="CHECKOUT")
-    parser.add_argument("--steps", type=int, help="steps of the trees that are compared; all by default")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--flags", default="--epsilon 4 --symmetrize")
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--gcn", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -199,8 +198,9 @@ def main() -> None:
     lines = [
         f"{os.cpu_count()} processors, median of {options.repeats}; imports alone peak at {imports:.0f} MiB"
     ]
-    if options.trees is not None:
-        lines.append(f"{'trees, seconds':22} {'now':>7} {'before':>7} {'ratio':>6}")
+    flags = options.flags.split()
+    if options.against is not None:
+        lines.append(f"{'seconds':22} {'now':>7} {'before':>7} {'ratio':>6}   {options.flags}")
     elif options.busy:
         lines.append(f"{'seconds':22} {'quiet':>7} {'busy':>7} {'ratio':>6}")
     else:
@@ -209,12 +209,12 @@ def main() -> None:
         )
     print("\n".join(lines), flush=True)
     for path in options.data:
-        if options.trees is not None:
-            lines.append(compare_trees(path, options.trees, options.repeats, options.steps))
+        if options.against is not None:
+            lines.append(compare_versions(path, options.repeats, flags, options.against))
         elif options.busy:
-            lines.append(compare_busy(path, options.repeats))
+            lines.append(compare_busy(path, options.repeats, flags))
         else:
-            lines.append(compare_with_gcn(path, options.repeats))
+            lines.append(compare_with_gcn(path, options.repeats, flags))
         print(lines[-1], flush=True)
     if options.record is not None:
         options.record.write_text("\n".join(lines) + "\n")
