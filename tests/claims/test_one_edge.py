@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bounded_lists import reads_of
+from bounded_lists import reads_of, rows_of
 from effort import choose
 from hushgraph import Graph
 from hushgraph.accounting.accountants import price
@@ -42,9 +42,9 @@ def changed(owner: str, number: int) -> tuple[int, int, int]:
     u, w = source[0], target[0]
     left = (source != u) | (target != w)
     train = rng.random(nodes) < rng.choice([0.7, 1.0])
-    caps = {"num_nodes": nodes, "train_mask": train, "max_readers": K, "max_reads": D, "seed": number}
-    before = stable_lists((source, target), edge_owner=owner, **caps)
-    after = stable_lists((source[left], target[left]), edge_owner=owner, **caps)
+    caps = {"train_mask": train, "max_readers": K, "max_reads": D, "seed": number}
+    before = stable_lists(rows_of(source, target, nodes), edge_owner=owner, **caps)
+    after = stable_lists(rows_of(source[left], target[left], nodes), edge_owner=owner, **caps)
     roots = np.flatnonzero(train)
     return K, depth, sum(tree(before, root, depth) != tree(after, root, depth) for root in roots)
 
@@ -94,10 +94,10 @@ def test_the_figure_of_an_edge_covers_its_records_on_trees(owner: str, directed:
     for number in range(choose(400, 1500)):
         source, target, nodes = undirected(number)
         K, D, depth = (int(i) for i in np.random.default_rng(number).integers(1, 3, 3))
-        caps = {"num_nodes": nodes, "train_mask": np.ones(nodes, bool), "max_readers": K, "max_reads": D}
-        before = stable_lists((source, target), edge_owner=owner, seed=number, **caps)
+        caps = {"train_mask": np.ones(nodes, bool), "max_readers": K, "max_reads": D, "seed": number}
+        before = stable_lists(rows_of(source, target, nodes), edge_owner=owner, **caps)
         gone = 1 if directed else 2
-        after = stable_lists((source[gone:], target[gone:]), edge_owner=owner, seed=number, **caps)
+        after = stable_lists(rows_of(source[gone:], target[gone:], nodes), edge_owner=owner, **caps)
         trees = sum(tree(before, root, depth) != tree(after, root, depth) for root in range(nodes))
         plan = make_plan(
             num_train_nodes=nodes,

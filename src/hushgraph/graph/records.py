@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from hushgraph._arrays import FloatArray, Int64Array, find_ends
 from hushgraph.errors import GraphError, InputError
-from hushgraph.graph.checks import check_range
 
 WeightFunction = Literal["none", "log1p", "sqrt"]
 PlaceKind = Literal["nodes", "places", "hashed"]
@@ -325,6 +324,9 @@ def _collect(
     num_nodes: int,
 ) -> Relation:
     """Sort records into rows; repeats become one, with the sum of their weights."""
+    # It loads SciPy, which reading settings does without.
+    from hushgraph.graph.checks import check_range
+
     width = num_nodes if info.num_places is None else info.num_places
     check_range(f"relation {info.name!r}, rows", rows, 0, num_nodes - 1, f"there are {num_nodes} nodes")
     check_range(f"relation {info.name!r}, places", named, 0, width - 1, f"there are {width} places")
