@@ -159,7 +159,8 @@ def test_the_source_archive_has_all_that_its_tests_read(archives: Path) -> None:
     copy, compiled = archives.parent, (".nbi", ".nbc", ".pyc")
     files = [path for name in FOLDERS for path in (copy / name).rglob("*") if path.is_file()]
     assert {str(path.relative_to(copy)) for path in files if path.suffix not in compiled} <= names
-    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "Containerfile"} <= names
+    listed = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "Containerfile"}
+    assert listed <= names
     assert {"Makefile", "constraints.txt", "mkdocs.yml", ".dockerignore", ".pre-commit-config.yaml"} <= names
     assert not [name for name in names if name.endswith(compiled)]
 
