@@ -190,6 +190,25 @@ def test_a_run_goes_on_where_it_did_not_begin(tables: Tables, monkeypatch: pytes
         assert charges(f"run-{number}") == (4, 12)
 
 
+@pytest.mark.parametrize("name", ["scaling.json", "board-1.safetensors"])
+def test_what_was_moved_away_is_made_again_by_no_engine(
+    name: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under one charge there is one board, and one histogram of every column, wherever tables are read."""
+    undo = kill_at("take_steps", monkeypatch, Watch)
+    with pytest.raises(KilledError):
+        hg.train(tables, out="run", **SETTINGS, **ENGINE)
+    undo()
+    Path("run", name).rename("published")
+    for engine in (ENGINE, {}):
+        with pytest.raises(RunError, match="was released and is missing, and another one under the same"):
+            hg.resume("run", tables, progress=False, **engine)
+        assert not [*Path("run").glob(f"{name}*")]
+    Path("published").rename(f"run/{name}")
+    assert hg.resume("run", tables, progress=False).result["guarantee"] == "holds"
+    assert charges("run") == (4, 12)
+
+
 def test_a_run_that_an_engine_of_before_began_is_one_clear_line_and_costs_nothing(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,19 @@ def test_another_board_in_a_finished_run_is_found(copied: Path, runs: Path) -> N
         hg.Run.load(copied, device="cpu")
 
 
+@run_of("done")
+def test_nor_is_it_published(copied: Path, graph: Graph, runs: Path) -> None:
+    """A kill may have come before the release, so that resuming makes it."""
+    shutil.rmtree(copied / "release")
+    kept = (copied / FIRST).read_bytes()
+    shutil.copyfile(runs / "two" / FIRST, copied / FIRST)
+    refuse(copied, graph, "board-1", "not the one that this run released")
+    assert not (copied / "release").exists()
+    (copied / FIRST).write_bytes(kept)
+    hg.resume(copied, graph, device="cpu")
+    assert (copied / "release" / FIRST).read_bytes() == kept
+
+
 @run_of("new")
 def test_a_board_without_a_charge_is_refused(copied: Path, graph: Graph, runs: Path) -> None:
     shutil.copyfile(runs / "one" / FIRST, copied / FIRST)

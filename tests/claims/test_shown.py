@@ -78,7 +78,8 @@ def test_a_released_card_reads_noisy_tables_and_no_result(graph: Graph, method: 
     result |= {"exact_figures": {"val_accuracy": 0.333, "test_accuracy": 0.444}, "predictions": "covered"}
     (path / "result.json").write_text(json.dumps(result))
     (path / "metrics.jsonl").write_text("")
-    for file in path.glob("*.safetensors"):
+    # Other boards than the ledger tells of are refused.
+    for file in path.glob("[!b]*.safetensors"):
         file.write_bytes(b"other")
     publish_run(type(run.folder).open(path))
     assert {name: (path / "release" / name).read_text() for name in names} == before

@@ -338,7 +338,7 @@ class BudgetEntry:
 
 
 def _resolve(path: str | os.PathLike[str]) -> Path:
-    """The file that a path leads to: links to a budget share its lock and its copies, and stay links."""
+    """The file that a link leads to, so that all share its lock and its copies, and stay links."""
     return Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
 
 
