@@ -25,6 +25,7 @@ from hushgraph.privacy.charges import BoardCharge, list_events
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.privacy.run_charge import RunCharge, compose_charges
+from hushgraph.training.session import Session
 from plans import plan_steps
 from run_charges import write_charge
 
@@ -249,6 +250,26 @@ def test_a_run_is_charged_before_it_begins_and_not_again(tmp_path: Path, graph: 
     assert charge.charges == run.plan.charges
     assert (charge.epsilon, charge.delta, charge.plan) == (run.epsilon, run.delta, run.plan.fingerprint())
     assert Path(charge.folder) == tmp_path / "run"
+
+
+def test_what_was_charged_is_kept_also_without_a_folder_of_its_own(
+    tmp_path: Path, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The budget paid for it, so that it can go on, although the run itself has spent nothing yet."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    budget = DataBudget.create(tmp_path / "people.ledger", epsilon=20.0, delta=DELTA)
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "_load_progress", interrupt)
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            hg.train(graph, epsilon=1.0, budget=budget.path, **SETTINGS)
+    [charge] = DataBudget.open(budget.path).charges
+    assert charge.folder in str(stopped.value.__notes__)
+    assert hg.resume(charge.folder, graph, device="cpu").epsilon <= 1.0
+    assert len(DataBudget.open(budget.path).charges) == 1
+
+
+def interrupt(*given: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_run_that_was_never_charged_is_charged_when_it_is_resumed(tmp_path: Path, graph: Graph) -> None:

@@ -16,6 +16,7 @@ import torch
 
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
+from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.checkpoint import read_progress
@@ -134,15 +135,16 @@ def _describe_kept(folder: RunFolder, resume_call: str) -> str:
 
 
 def _has_charges(path: Path) -> bool:
-    """Whether the run in this folder has spent anything."""
+    """Whether the run in this folder has spent anything, or a budget was charged for it."""
     if not (path / "ledger.jsonl").exists():
         return False
     try:
-        ledger = Ledger.open(path / "ledger.jsonl", read_only=True)
+        ledger, entry = Ledger.open(path / "ledger.jsonl", read_only=True), RunFolder.open(path).budget
     except RunError:
         # What cannot be read may show charges.
         return True
-    return ledger.steps_charged + ledger.releases_charged > 0
+    has_spent = ledger.steps_charged + ledger.releases_charged > 0
+    return has_spent or (entry is not None and DataBudget.may_hold(entry.file, entry.run))
 
 
 @contextlib.contextmanager
