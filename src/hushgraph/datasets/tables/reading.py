@@ -24,6 +24,8 @@ from hushgraph.graph.columns import Columns, looks_like_split
 
 # The memory limit of DuckDB, which writes what does not fit to the temporary folder.
 MEMORY = "2GB"
+# What DuckDB says, as a RuntimeError, where Ctrl-C came in the middle of a query.
+_INTERRUPTED = "Query interrupted"
 
 
 def arrays_from_tables(
@@ -187,8 +189,9 @@ def _count_mismatch(num_classes: int | None, names: int, files: TableFiles, colu
 def _name_classes(files: TableFiles, columns: Any) -> str:
     """Where the list of classes is given."""
     by_call = isinstance(columns, Columns) or (columns and "classes" in columns)
-    is_in_file = not by_call and files.mapping is not None
-    return f"classes in {format_path(files.mapping)}" if is_in_file else "classes (--classes)"
+    if by_call or files.mapping is None:
+        return "classes (--classes)"
+    return f"classes in {format_path(files.mapping)}"
 
 
 @contextmanager
@@ -215,5 +218,9 @@ def open_database() -> Iterator[tuple[Any, Path]]:
                 f"by {how}"
             ) from None
         raise GraphError(f"the tables cannot be read ({reason})") from None
+    except RuntimeError as error:
+        if str(error) != _INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
