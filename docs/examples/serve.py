@@ -6,7 +6,7 @@ POST /predict takes {"features": [[...], ...], "places": [[...], ...]}: the feat
 the training data, and the places that it lists; "weights" in the same form where the run has weights, and
 both by the name of the relation where it has several. The answer has "predictions", a row of probabilities
 (or a number) for each, and "unknown", how many of its places are not on the board. GET /about has the
-guarantee.
+guarantee and what it assumes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def make_server(release: str, port: int = 8000, host: str = "127.0.0.1") -> Thre
     """A server for one release; threads share its boards. Port 0 is any free one."""
     run = hg.Run.load(release, device="cpu")
     about = {"epsilon": run.epsilon, "delta": run.delta, "guarantee": run.result["guarantee"]}
+    about["assumptions"] = [each["sentence"] for each in run.result["assumptions"]]
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -43,7 +44,10 @@ def make_server(release: str, port: int = 8000, host: str = "127.0.0.1") -> Thre
                 predictions, unknown = run.predict_new(
                     features, asked["places"], weights=asked.get("weights")
                 )
-            except (hg.InputError, KeyError, TypeError, ValueError) as error:
+            except KeyError as error:
+                self.answer(400, {"error": f"{error} is missing; expected features and places"})
+                return
+            except (hg.InputError, TypeError, ValueError) as error:
                 self.answer(400, {"error": str(error)})
                 return
             self.answer(200, {"predictions": predictions.tolist(), "unknown": unknown.tolist()})
@@ -63,4 +67,6 @@ def make_server(release: str, port: int = 8000, host: str = "127.0.0.1") -> Thre
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     make_server(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 8000, "0.0.0.0").serve_forever()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -705,6 +706,12 @@ def test_a_declared_list_of_places_lists_what_it_lacks(place: Path, run: Run) ->
     assert "dropped; add the place to the list (--places)" in out
     assert "Next:" in out
     assert run("train", "t", "--places", "shops.txt", "--epsilon", "4", "--num-classes", "2", *QUICK)[0] == 0
+    # The file that is kept does not have them, so that the command names the file of places.
+    write({"t/graph.toml": ""})
+    _, out, _ = run("check", "t", "--places", "shops.txt")
+    assert "--places shops.txt" in out
+    shutil.rmtree("run")
+    follow(run, out, "--dry-run")
 
 
 def test_a_few_unknown_ends_are_no_places(place: Path, run: Run) -> None:

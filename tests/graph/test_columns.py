@@ -94,6 +94,32 @@ def test_flags_go_before_the_file() -> None:
         Columns.of(merge_columns({}, {"ignore": ["a"], "hashed": {"a": 2}}))
 
 
+def test_the_format_of_dates_goes_with_their_column() -> None:
+    file = {"edge_date": "day", "since": "2024-01-01", "dates": {"born": "2000-01-01"}}
+    file |= {"date_format": {"day": "%d.%m.%Y", "born": "%d/%m/%Y"}}
+    columns = Columns.of(file)
+    assert "by 'day', written as %d.%m.%Y" in " ".join(columns.describe_clean_up())
+    assert columns.without_records() == Columns(
+        dates={"born": "2000-01-01"}, date_format={"born": "%d/%m/%Y"}
+    )
+    # A flag that names another column takes the format of the first one with it.
+    assert Columns.of(merge_columns(file, {"edge_date": "hour"})).date_format == {"born": "%d/%m/%Y"}
+    with pytest.raises(InputError, match="date_format holds 'day', which is no date"):
+        Columns(date_format={"day": "%d.%m.%Y"})
+
+
+@pytest.mark.parametrize(
+    ("file", "flags", "merged"),
+    [
+        (",", {"sum": "."}, {"*": ",", "sum": "."}),
+        ({"sum": "."}, ",", {"*": ",", "sum": "."}),
+        (",", ".", {"*": "."}),
+    ],
+)
+def test_a_rule_of_one_column_is_added_to_that_of_all(file: Any, flags: Any, merged: Any) -> None:
+    assert merge_columns({"decimal": file}, {"decimal": flags}) == {"decimal": merged}
+
+
 def test_the_nearest_name() -> None:
     assert suggest("lable", ["id", "label"]) == "; did you mean 'label'?"
     assert suggest("LABEL", ["id", "Label"]) == "; did you mean 'Label'?"

@@ -310,7 +310,7 @@ def released(graph: Graph, tmp_path: Path) -> Released:
             shutil.copyfile(tmp_path / "run" / name, tmp_path / "release" / name)
     opened = RunFolder.open(tmp_path / "release")
     values = {field.name: getattr(opened, field.name) for field in fields(opened)}
-    return Released(**values | {"data": ""})
+    return Released(**values | {"data": "", "is_release": True})
 
 
 def test_public_files_are_enough(released: Released, tmp_path: Path) -> None:

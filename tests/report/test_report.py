@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -19,7 +21,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.comparison.comparing import compare
-from hushgraph.errors import InputError, RunError
+from hushgraph.errors import HushgraphError, InputError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.guarantee import Guarantee, Reason
@@ -172,6 +174,29 @@ def test_the_ledger_is_the_run_s(run: hg.Run, tmp_path: Path) -> None:
     assert twin["ledger"]["steps_charged"] == ledger.steps_charged == 6
     assert twin["ledger"]["epsilon_spent"] == pytest.approx(run.epsilon)
     assert twin["versions"]["torch"] in page.text
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda ledger: ledger.unlink(), "no such file; expected the ledger of a run"),
+        # The first lines: as many steps as an older copy has.
+        (
+            lambda ledger: ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:1])),
+            "it shows 0 steps as charged, but weights.safetensors is of step 6",
+        ),
+    ],
+    ids=["gone", "cut short"],
+)
+def test_no_page_says_that_a_ledger_is_complete_which_is_not(
+    damage: Callable[[Path], Any], message: str, run: hg.Run, tmp_path: Path
+) -> None:
+    shutil.copytree(run.folder.path, tmp_path / "copy")
+    folder = RunFolder.open(tmp_path / "copy")
+    damage(folder.ledger_path)
+    with pytest.raises(HushgraphError, match=message):
+        write_report(folder, tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_results_per_class(run: hg.Run, graph: Graph, tmp_path: Path) -> None:

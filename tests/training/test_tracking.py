@@ -90,13 +90,20 @@ def test_a_loaded_model_predicts_as_the_run(task: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["weights", "relations", "places"])
 def test_records_are_served_as_by_the_run(kind: str, tmp_path: Path) -> None:
     records: dict[str, dict[str, Any]] = {
-        "weights": {"edge_weight": "amount:log1p"},
+        "weights": {
+            "edge_weight": "amount:log1p",
+            "edge_date": "day",
+            "since": "2024-01-01",
+            "date_format": {"day": "%d.%m.%Y"},
+        },
         "relations": {"relation": {"kind": ["calls", "pays"]}, "edge_weight": "amount"},
         "places": {"places": "hash:7"},
     }
     nodes, edges = make_tables()
     edges = edges.assign(
-        amount=RNG.lognormal(size=len(edges)), kind=RNG.choice(["calls", "pays"], len(edges))
+        amount=RNG.lognormal(size=len(edges)),
+        kind=RNG.choice(["calls", "pays"], len(edges)),
+        day="05.01.2024",
     )
     if kind == "places":
         edges.loc[::2, "target"] = [f"phone{n % 9}" for n in range(len(edges.loc[::2]))]

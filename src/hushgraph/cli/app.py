@@ -113,7 +113,7 @@ def _name_type(names: str, *, is_argument: bool) -> str:
 
     An argument is named by its own word.
     """
-    return _TYPE.sub("" if is_argument else lambda found: f" {_TYPES.get(found[1], 'TEXT')}", names)
+    return _TYPE.sub("" if is_argument else lambda match: f" {_TYPES.get(match[1], 'TEXT')}", names)
 
 
 def _fold(names: str, width: int) -> str:

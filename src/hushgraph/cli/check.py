@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,11 +56,13 @@ def check(
         except WriteError as error:
             # After the findings, which do not depend on that file.
             failure = error if out is not None else WriteError(f"{error}, with --out graph.toml")
+    next_command = _name_places(result.next_command(written), flags["places"])
     if as_json:
         path = None if written is None else str(written)
-        typer.echo(json.dumps(result.to_json(written) | {"out": path}, allow_nan=False))
+        facts = result.to_json(written) | {"out": path, "next": next_command}
+        typer.echo(json.dumps(facts, allow_nan=False))
     else:
-        _show(result, written)
+        _show(result, written, next_command)
     if failure is not None:
         raise failure
     return 0 if result.can_train else 2
@@ -72,19 +75,29 @@ def _write(result: Check, out: Path | None, *, force: bool) -> Path | None:
     return result.write(out, force=force)
 
 
-def _show(result: Check, written: Path | None) -> None:
+def _name_places(command: str, places: str | None) -> str:
+    """The next command with the file of places that was given; the result holds the names alone."""
+    return (
+        command if places is None else command.replace(" --places FILE", f" --places {shlex.quote(places)}")
+    )
+
+
+def _show(result: Check, written: Path | None, next_command: str) -> None:
     screen = terminal.console()
     terminal.print_line(screen, result.to_text())
     kept = written or result.target()
     verb = "written: it names columns and rules, no values" if written else "kept; --force replaces it"
     if kept.exists():
-        terminal.print_line(screen, f"\n{kept} {verb}.")
+        again = (
+            "" if written is None or result.can_train else " Give --force with the next check to replace it."
+        )
+        terminal.print_line(screen, f"\n{kept} {verb}.{again}")
     if not result.can_train:
         count = sum(problem.stops for problem in result.problems)
         noun = "1 problem stops" if count == 1 else f"{count} problems stop"
         print(f"hushgraph: {noun} training; see above, then run check again", file=sys.stderr)
         return
-    terminal.print_line(screen, f"Next: {result.next_command(written)}")
+    terminal.print_line(screen, f"Next: {next_command}")
     looked_up = result.to_columns().looked_up
     if looked_up:
         is_one = len(looked_up) == 1

@@ -266,6 +266,16 @@ class Columns:
         """Whether it is declared that a node may have several labels."""
         return not isinstance(self.label, str) or self.separator is not None
 
+    def without_records(self) -> Columns:
+        """Return a copy in which nothing is declared about records but their ends."""
+        of_nodes = {EVERY_COLUMN, *self.dates}
+        return replace(
+            self,
+            **dict.fromkeys(("edge_weight", "edge_date", "since", "until", "half_life", "places")),
+            relation={},
+            date_format={name: form for name, form in self.date_format.items() if name in of_nodes},
+        )
+
     def _check_label(self) -> None:
         """Check the column of labels, or the columns, which name the labels."""
         if isinstance(self.label, str):
@@ -534,7 +544,8 @@ def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
             merged[name] = {c: each for c, each in value.items() if c not in others or c in by_flag[name]}
         elif isinstance(value, (list, tuple)):
             merged[name] = [c for c in value if c not in others or c in by_flag[name]]
-    lost = _columns_in(file.get("dates")) - _columns_in(merged.get("dates"))
+    were, are = (_columns_in(each.get("dates")) | {each.get("edge_date")} for each in (file, merged))
+    lost = were - are
     for name in ("cycles", "date_format"):
         if lost and isinstance(merged.get(name), Mapping):
             merged[name] = {c: each for c, each in merged[name].items() if c not in lost}

@@ -119,17 +119,17 @@ def name_assumed(assumptions: Sequence[Assumption]) -> str:
 def merge_sentences(sentences: Iterable[str]) -> list[str]:
     """The sentences of assumptions for readers: three or more things that rows decided share one."""
     given = list(sentences)
-    read_off = [each for each in LOOKED_UP.values() if each.sentence in given]
+    clauses = {each.sentence: each.clause for each in LOOKED_UP.values()}
+    read_off = [clauses[each].removesuffix(_IS_PUBLIC) for each in given if each in clauses]
     if len(read_off) < 3:
         return given
-    *first, last = (each.clause.removesuffix(_IS_PUBLIC) for each in read_off)
+    *first, last = read_off
     listed = f"{', '.join(first)}, and {last}"
     merged = (
         f"{listed[0].upper()}{listed[1:]} were read off the rows, by check or by whoever looked at them, and "
         "are assumed to be public. One row may have decided each of them."
     )
-    known = {each.sentence for each in read_off}
-    return [*(each for each in given if each not in known), merged]
+    return [*(each for each in given if each not in clauses), merged]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -259,7 +259,7 @@ def _list_grounds(folder: RunFolder, strength: Mapping[str, Any] | None) -> list
         if plan.clipping == "percentile"
         else f"norm {plan.clip:g}"
     )
-    end = "its digest is at the end of this page" if folder.ledger_path.exists() else "whoever trained has it"
+    end = "whoever trained has it" if folder.is_release else "its digest is at the end of this page"
     return [
         "Nothing is assumed about the attacker, who may know every other row and all settings, see the "
         "trained weights and every update on the way to them, and compute without limits.",
@@ -347,10 +347,14 @@ def _read_versions(folder: RunFolder) -> dict[str, str]:
 
 
 def _summarise_ledger(folder: RunFolder) -> dict[str, Any] | None:
-    """Return what was paid, and a digest that identifies the ledger file; None where there is no ledger."""
-    if not folder.ledger_path.exists():
+    """Return what was paid, and a digest that identifies the ledger file; None of a release."""
+    if folder.is_release:
         return None
+    from hushgraph.runs.consistency import check_charged
+
     ledger = Ledger.open(folder.ledger_path, plan=folder.plan, read_only=True)
+    # The page says that it is complete.
+    check_charged(folder, ledger)
     return {
         "sha256": hashlib.sha256(folder.ledger_path.read_bytes()).hexdigest(),
         "plan": ledger.fingerprint,

@@ -12,7 +12,6 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 PLACES, WEIGHTS = "places", "weights"
 """The columns with the list of identifiers of every row, and with their weights."""
-_NO_RECORDS: dict[str, Any] = {"edge_weight": None, "edge_date": None, "relation": {}, "places": None}
-_NO_RECORDS |= {"since": None, "until": None, "half_life": None}
 # What MLflow accepts in the name of a metric.
 _OTHER_CHARACTERS = re.compile(r"[^\w./ -]")
 
@@ -205,7 +202,7 @@ class ServedRun:
         nodes = frame[wanted].astype(empty)
         nodes[columns.id] = [f"row {number}" for number in range(len(frame))]
         edges = type(frame)({columns.source: ["row 0"], columns.target: ["row 0"]})
-        columns = replace(columns, **_NO_RECORDS)
+        columns = columns.without_records()
         with new_rows_from_tables((nodes, edges), columns=columns, listed_by="source") as rows:
             return rows.x, rows.filled
 

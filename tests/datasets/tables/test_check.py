@@ -283,6 +283,8 @@ def test_the_command_says_what_stops(tmp_path: Path, run: Run) -> None:
     code, out, err = run("check", folder)
     assert (code, err) == (2, "hushgraph: 1 problem stops training; see above, then run check again\n")
     assert "STOPS TRAINING" in out
+    assert "no values. Give --force with the next check to replace it." in out
+    assert "--force replaces it." in run("check", folder)[1]
 
 
 def test_findings_are_shown_where_the_file_cannot_be_written(

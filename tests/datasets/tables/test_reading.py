@@ -297,3 +297,13 @@ def test_a_cell_of_a_file_with_mixed_line_endings_is_named(tmp_path: Path) -> No
     (folder / "edges.csv").write_bytes(b"source,target\r\nx,y\nx,nobody\r\n")
     with pytest.raises(GraphError, match=r"edges\.csv line 3, column 'target': 'nobody' is not an id"):
         load_graph(folder)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"), [("Query interrupted", KeyboardInterrupt), ("another one", RuntimeError)]
+)
+def test_ctrl_c_in_a_query_is_ctrl_c(message: str, kind: type[BaseException]) -> None:
+    with pytest.raises(kind), reading.open_database() as (_, folder):
+        # As DuckDB reports that Python has a signal to handle.
+        raise RuntimeError(message)
+    assert not folder.exists()

@@ -79,8 +79,8 @@ def guess_formats(
     for name, profile in edge_profiles.items():
         if profile.filled and name == given.get("edge_date"):
             known = rule_for(formats.settings.get("date_format", {}), name)
-            found = find_date_format(connection, profile, (), known=known)
-            _add_date_format(formats.settings, name, found)
+            form = find_date_format(connection, profile, (), known=known)
+            _add_date_format(formats.settings, name, form)
         if not profile.filled or not is_amount(name):
             continue
         counts = _count_ways(connection, "raw_edges", profile, ())

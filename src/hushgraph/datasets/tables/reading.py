@@ -24,6 +24,8 @@ from hushgraph.graph.columns import Columns, looks_like_split
 
 # The memory limit of DuckDB, which writes what does not fit to the temporary folder.
 MEMORY = "2GB"
+# What DuckDB says, as a RuntimeError, where Ctrl-C came in the middle of a query.
+_INTERRUPTED = "Query interrupted"
 
 
 def arrays_from_tables(
@@ -215,5 +217,9 @@ def open_database() -> Iterator[tuple[Any, Path]]:
                 f"by {how}"
             ) from None
         raise GraphError(f"the tables cannot be read ({reason})") from None
+    except RuntimeError as error:
+        if str(error) != _INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)

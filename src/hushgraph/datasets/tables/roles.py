@@ -265,8 +265,8 @@ class RoleGuess:
         if len(self.edges) > 1 and any(matches.values()):
             free.sort(key=lambda end: -matches[end])
             self.looked_up.append("ends")
-        found = iter(sorted(free[: given.count(None)], key=list(self.edges).index))
-        return [next(found, None) if end is None else str(end) for end in given]
+        others = iter(sorted(free[: given.count(None)], key=list(self.edges).index))
+        return [next(others, None) if end is None else str(end) for end in given]
 
     def _list_candidates(self, without: set[str | None]) -> list[str]:
         """Columns of nodes that may hold ids, the likeliest names first; ids may be repeated by mistake."""
