@@ -268,13 +268,13 @@ class Columns:
 
     def without_records(self) -> Columns:
         """Return a copy in which nothing is declared about records but their ends."""
-        of_nodes = {EVERY_COLUMN, *self.dates}
-        return replace(
-            self,
-            **dict.fromkeys(("edge_weight", "edge_date", "since", "until", "half_life", "places")),
-            relation={},
-            date_format={name: form for name, form in self.date_format.items() if name in of_nodes},
-        )
+        rest: dict[str, Any] = dict.fromkeys(("edge_weight", "edge_date", "since", "until", "half_life"))
+        rest |= {"places": None, "relation": {}}
+        if isinstance(self.date_format, Mapping):
+            of_nodes = {EVERY_COLUMN, *self.dates}
+            forms = self.date_format.items()
+            rest["date_format"] = {name: form for name, form in forms if name in of_nodes}
+        return replace(self, **rest)
 
     def _check_label(self) -> None:
         """Check the column of labels, or the columns, which name the labels."""
