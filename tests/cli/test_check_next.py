@@ -587,7 +587,9 @@ def test_many_classes_from_zero_are_classes(place: Path, monkeypatch: pytest.Mon
 
 def test_repeated_ids_do_not_make_another_column_the_id(place: Path) -> None:
     """12 rows repeat an id and every name is there once: the ends of edges say where the ids are."""
-    nodes = table(["name", "account", "fraud"], lambda n: [f"name {n}", f"p{n if n < 28 else n - 12}", n % 2])
+    nodes = table(
+        ["name", "account", "age", "fraud"], lambda n: [f"name {n}", f"p{n if n < 28 else n - 12}", n, n % 2]
+    )
     write({"acc.csv": nodes, "tx.csv": links("from account,to account")})
     checked = hg.check(("acc.csv", "tx.csv"), columns={"label": "fraud"})
     assert checked.to_columns().id == "account"
@@ -703,7 +705,7 @@ def test_a_declared_list_of_places_lists_what_it_lacks(place: Path, run: Run) ->
     code, out, _ = run("check", "t", "--places", "shops.txt")
     assert code == 0
     assert "edges that name no declared place ('shop4'" in out
-    assert "dropped; add the place to the list (--places)" in out
+    assert "dropped: one end has to be a node, and the other a place of the list (--places)" in out
     assert "Next:" in out
     assert run("train", "t", "--places", "shops.txt", "--epsilon", "4", "--num-classes", "2", *QUICK)[0] == 0
     # The file that is kept does not have them, so that the command names the file of places.

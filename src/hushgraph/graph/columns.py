@@ -415,6 +415,12 @@ class Columns:
             rules.append(f"{column!r} is a date{written}, as days since {first}{more}.")
         return rules
 
+    def name_text_rule(self, name: str) -> str | None:
+        """The first setting by which the numbers of a column are read from its text; None without one."""
+        names = {name, EVERY_COLUMN}
+        rules = ("decimal", "thousands", "percent", "booleans")
+        return next((rule for rule in rules if names & {*getattr(self, rule)}), None)
+
     @property
     def weight(self) -> EdgeWeight | None:
         """Where weights of records come from; None where they have none, or the half-life alone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from hushgraph.datasets.tables.cells import list_sql
 from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
+from hushgraph.errors import GraphError
 from hushgraph.graph.cell_rules import EVERY_COLUMN, LOOKED_UP
 from hushgraph.graph.columns import Columns
 
@@ -163,6 +164,17 @@ class Finder:
         what = what.format(f"{count:,}", **(one if count == 1 else many))
         self._add(place, profile.name if profile else "", what, count, remedy, examples, stops=stops)
         return count
+
+    def _check_type(self, place: int, name: str | None, role: str, check: Callable[[str, str], None]) -> None:
+        """Add the problem that a column has a type that its role does not allow."""
+        if name is None or name not in self.profiles[place]:
+            return
+        try:
+            check(name, role)
+        except GraphError as error:
+            told = str(error).removeprefix(f"{self.tables[place].shown}: column {name!r}, ")
+            what, _, remedy = told.partition("; ")
+            self._add(place, name, what, 1, remedy, stops=True)
 
     def _add_unknown(self, place: int, name: str, key: str) -> None:
         """Add the problem that a setting names a column that is not there."""
