@@ -350,11 +350,7 @@ def _summarise_ledger(folder: RunFolder) -> dict[str, Any] | None:
     """Return what was paid, and a digest that identifies the ledger file; None of a release."""
     if folder.is_release:
         return None
-    from hushgraph.runs.consistency import check_charged
-
     ledger = Ledger.open(folder.ledger_path, plan=folder.plan, read_only=True)
-    # The page says that it is complete.
-    check_charged(folder, ledger)
     return {
         "sha256": hashlib.sha256(folder.ledger_path.read_bytes()).hexdigest(),
         "plan": ledger.fingerprint,

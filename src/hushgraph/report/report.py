@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_down, rounded_up
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.units import speak
 from hushgraph.report.about import FIELDS
 from hushgraph.report.attributes import write_relations
@@ -82,6 +83,11 @@ def write_report(
         only a page that was made from the release alone.
     """
     folder.check_finished()
+    if not folder.is_release:
+        from hushgraph.runs.consistency import check_charged
+
+        # The page says that the ledger is complete.
+        check_charged(folder, Ledger.open(folder.ledger_path, plan=folder.plan, read_only=True))
     reads_more = evaluation is not None or comparison is not None
     place = check_report_path(path, folder, reads_more=reads_more)
     facts = collect_facts(folder, evaluation=evaluation, comparison=comparison, about=about, audit=audit)
