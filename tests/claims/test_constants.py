@@ -250,7 +250,72 @@ def test_a_missing_cell_of_a_frame_changes_no_other_row() -> None:
         assert np.array_equal(rows[0][others], rows[1][others])
 
 
+def write_cells(usual: Any, odd: Any, rows: int) -> list[pd.Series]:
+    """A column of a frame without and with an odd cell in the row V; pandas chooses its type."""
+    return [pd.Series([odd if row == V and has else usual(row) for row in range(rows)]) for has in (0, 1)]
+
+
+NODE_CELLS: dict[str, tuple[dict[str, Any], list[pd.Series]]] = {
+    "group": ({"group": {"code": ["0", "1"]}}, write_cells(lambda row: row % 2, None, N)),
+    "missing": (
+        {"missing": ["-1"], "fill": 7, "features": ["a", "code"]},
+        write_cells(lambda row: -row % 3 - 1, None, N),
+    ),
+}
 DAY = date(2026, 1, 31)
+EDGE_CELLS = {
+    "relation": ({"relation": {"code": ["0", "1"]}}, lambda row: row % 2, None),
+    "relation of booleans": ({"relation": {"code": ["true", "false"]}}, lambda row: row % 2 == 0, "no"),
+    "weight by a rule for text": (
+        {"edge_weight": "code", "decimal": {"code": ","}},
+        lambda row: row + 1,
+        0.5,
+    ),
+    "date by a format": (
+        {"edge_date": "code", "since": "2026-01-01", "date_format": {"code": "%Y-%m-%d"}},
+        lambda row: DAY,
+        datetime(2026, 1, 31, 12),
+    ),
+    "date as a number": (
+        {"edge_date": "code", "since": "2026-01-01", "date_format": {"code": "%Y%m%d"}},
+        lambda row: 20260131,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NODE_CELLS)
+def test_a_cell_of_a_frame_changes_neither_groups_nor_missing_cells_of_others(kind: str) -> None:
+    nodes, edges = as_frames(people())
+    columns, cells = NODE_CELLS[kind]
+    assert [each.dtype.kind for each in cells] == ["i", "f"]
+    found = []
+    for own in cells:
+        with contextlib.suppress(GraphError):
+            graph = hg.datasets.load_graph((nodes.assign(code=own), edges), columns=columns)
+            row = graph.x if graph.groups is None else graph.groups
+            found.append(np.delete(row, V, axis=0).tolist())
+    assert all(each == found[0] for each in found)
+    assert len(found) == (2 if kind == "missing" else 1)
+
+
+@pytest.mark.parametrize("kind", EDGE_CELLS)
+def test_a_cell_of_a_frame_of_edges_changes_no_other_record(kind: str) -> None:
+    """Relations, weights and dates are read from text, which follows from the type of the column."""
+    nodes, edges = as_frames(people())
+    columns, usual, odd = EDGE_CELLS[kind]
+    columns = {"unknown_ids": "drop", **columns}
+    found = []
+    for own in write_cells(usual, odd, len(edges)):
+        # What could be told from the other cells is refused.
+        with contextlib.suppress(GraphError):
+            graph = hg.datasets.load_graph((nodes, edges.assign(code=own)), columns=columns)
+            pairs = {(int(u), int(w)) for part in graph.edge_chunks() for u, w in zip(*part, strict=True)}
+            found.append(pairs - {tuple(edges.iloc[V])})
+    assert all(each == found[0] for each in found)
+    assert len(found) == (0 if kind.startswith("date") else 1)
+
+
 OBJECTS = {
     "decimals": (Decimal("1.5"), Decimal("1.25")),
     "dates": (DAY, datetime(2026, 1, 31, 12)),

@@ -375,7 +375,8 @@ class Columns:
         cell_rules.check_marks_differ(self.decimal, self.thousands)
         for name in ("cycles", "date_format"):
             for column in getattr(self, name):
-                if column != EVERY_COLUMN and column not in self.dates:
+                known = {*self.dates, EVERY_COLUMN, *([self.edge_date] if name == "date_format" else [])}
+                if column not in known:
                     raise InputError(
                         f"{name} holds {column!r}, which is no date; declare it, as --date "
                         f"{column}=2000-01-01 (columns.dates){suggest(column, self.dates)}"
@@ -398,6 +399,12 @@ class Columns:
             more = f"; {parts} are features too" if parts else ""
             rules.append(f"{column!r} is a date{written}, as days since {first}{more}.")
         return rules
+
+    def name_text_rule(self, name: str) -> str | None:
+        """The first setting by which the numbers of a column are read from its text; None without one."""
+        names = {name, EVERY_COLUMN}
+        rules = ("decimal", "thousands", "percent", "booleans")
+        return next((rule for rule in rules if names & {*getattr(self, rule)}), None)
 
     @property
     def weight(self) -> EdgeWeight | None:

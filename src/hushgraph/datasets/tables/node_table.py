@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -104,7 +105,7 @@ class NodeTable:
             roles += [
                 ("label", columns.label_columns, exists if self._has_lists else is_scalar),
                 ("person", () if columns.person is None else (columns.person,), is_scalar),
-                ("group", columns.group, is_scalar),
+                ("group", columns.group, is_exact),
                 # A graph to predict on may lack the columns that training ignored.
                 ("ignore", columns.ignore, exists),
             ]
@@ -218,9 +219,7 @@ class NodeTable:
 
     def _has_text_rule(self, name: str) -> bool:
         """Whether numbers are read from the text of a column by a declared rule."""
-        columns = self.columns
-        rules = (columns.decimal, columns.thousands, columns.percent, columns.booleans)
-        return self.table.type_of(name) == "VARCHAR" and any({name, EVERY_COLUMN} & {*rule} for rule in rules)
+        return self.table.type_of(name) == "VARCHAR" and self.columns.name_text_rule(name) is not None
 
     @property
     def _cycles(self) -> list[tuple[str, str]]:
@@ -242,8 +241,14 @@ class NodeTable:
         cell = self.table.sql_name(name)
         if not self.columns.missing:
             return cell
-        texts = list_sql(self.columns.missing)
-        return f"(CASE WHEN CAST({cell} AS VARCHAR) IN ({texts}) THEN NULL ELSE {cell} END)"
+        is_missing = f"CAST({cell} AS VARCHAR) IN ({list_sql(self.columns.missing)})"
+        numbers = [
+            repr(number) for text in self.columns.missing if (number := _read_number(text)) is not None
+        ]
+        if numbers and self.table.is_numeric(name):
+            # By value: one missing cell turns the integers of a DataFrame into floats, and -1 into -1.0.
+            is_missing += f" OR TRY_CAST({cell} AS DOUBLE) IN ({', '.join(numbers)})"
+        return f"(CASE WHEN {is_missing} THEN NULL ELSE {cell} END)"
 
     def _unknown_code(self, values: Any) -> int:
         """Return the code of a category that is not listed: the feature after the listed ones, or none."""
@@ -422,6 +427,15 @@ class NodeTable:
             raise GraphError(
                 f"{self.table.place(None, self._split)}: no row holds train; expected training nodes"
             )
+
+
+def _read_number(text: str) -> float | None:
+    """The finite number that a text is; None for another text."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def missing_sql(cell: str) -> str:

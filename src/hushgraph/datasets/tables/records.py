@@ -39,7 +39,20 @@ def check_columns(table: Table, columns: Columns) -> None:
     for name, role in (*roles, *((name, "relation") for name in columns.relation)):
         if name is not None:
             table.check_exists(name, role)
-            table.check_scalar(name, role)
+            check_type(table, columns, name, role)
+
+
+def check_type(table: Table, columns: Columns, name: str, role: str) -> None:
+    """Raise GraphError unless a column of edges has a type that its role allows."""
+    table.check_scalar(name, role)
+    if role == "relation":
+        table.check_exact(name, role)
+    if role == "edge-weight" and (rule := columns.name_text_rule(name)):
+        table.check_text(name, role, f"--{rule}")
+    if role == "edge-date":
+        table.check_date(name, role)
+        if rule_for(columns.date_format, name) is not None:
+            table.check_text(name, role, "--date-format")
 
 
 def list_cells(table: Table, columns: Columns) -> dict[str, str]:

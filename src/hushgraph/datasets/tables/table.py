@@ -18,12 +18,14 @@ from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.cells import quote
 from hushgraph.errors import GraphError
 
-_NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*")
+# What a column of a DataFrame holds in which every cell is None; it may be of any type.
+_NULL = '"NULL"'
+_NUMBERS = re.compile(rf"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*|{_NULL}")
 _INTEGERS = re.compile(r"(TINY|SMALL|BIG)?INT(EGER)?|U(TINYINT|SMALLINT|INTEGER)")
 _FLOATS = ("FLOAT", "DOUBLE")
 # Types that DuckDB gives to a column of Python objects after looking at all of them.
 _GUESSED = re.compile(r"BOOLEAN|DECIMAL\(.*|DATE|TIME.*")
-_TEXTS = re.compile(r"VARCHAR|ENUM\(.*|UUID|DATE|TIMESTAMP.*|TIME.*")
+_TEXTS = re.compile(rf"VARCHAR|ENUM\(.*|UUID|DATE|TIMESTAMP.*|TIME.*|{_NULL}")
 _TIMES = re.compile(r"DATE|TIMESTAMP.*")
 # What DuckDB calls the number of a row in its Parquet file.
 _ROW_NUMBER = "file_row_number"
@@ -194,21 +196,40 @@ class Table:
                 )
             )
 
-    def check_date(self, name: str) -> None:
+    def check_date(self, name: str, role: str = "date") -> None:
         """Raise GraphError if the type of a column can hold no dates; cells of text are checked later."""
         kind = self.type_of(name)
         if _TEXTS.fullmatch(kind) is None or kind == "UUID":
             raise GraphError(
-                f"{self.shown}: column {name!r}, given as date, holds {kind[:40]}; expected dates or text; "
-                + self.advice("leave out --date for it", "store dates in it")
+                f"{self.shown}: column {name!r}, given as {role}, holds {kind[:40]}; expected dates or text; "
+                + self.advice(f"leave out --{role} for it", "store dates in it")
             )
+
+    def check_text(self, name: str, role: str, rules: str) -> None:
+        """Raise GraphError if rules for text are given to a column whose type one cell can change.
+
+        One fraction turns the integers of a DataFrame into floats, and one time of day its dates into times:
+        by such rules, no other cell could then be read.
+        """
+        kind = self.type_of(name)
+        if kind in _FLOATS or _GUESSED.fullmatch(kind):
+            raise GraphError(
+                f"{self.shown}: column {name!r}, given as {role}, holds {kind[:40]}; expected text where "
+                f"{rules} is given; "
+                + self.advice("give it by column, to columns of text alone", "store text in it")
+            )
+
+    def is_scalar(self, name: str) -> bool:
+        """Whether the cells of a column are texts, numbers or times: no lists, structures or bytes."""
+        kind = self.type_of(name)
+        return bool(_NUMBERS.fullmatch(kind) or _TEXTS.fullmatch(kind))
 
     def check_scalar(self, name: str, role: str) -> None:
         """Raise GraphError if a column holds lists, structures or bytes."""
-        kind = self.type_of(name)
-        if _NUMBERS.fullmatch(kind) is None and _TEXTS.fullmatch(kind) is None:
+        if not self.is_scalar(name):
+            kind = self.type_of(name)[:40]
             raise GraphError(
-                f"{self.shown}: column {name!r}, given as {role}, holds {kind[:40]}; expected text or numbers"
+                f"{self.shown}: column {name!r}, given as {role}, holds {kind}; expected text or numbers"
             )
 
     def check_exact(self, name: str, role: str) -> None:
@@ -368,9 +389,12 @@ class Table:
                         )
                     if cells and len(cells) != width and not (len(cells) == width + 1 and cells[-1] == ""):
                         last = self._nth(min(len(cells), width) - 1)
+                        advice = f"quote a cell that holds {self.delimiter!r}"
+                        if len(cells) < width:
+                            advice = "write the cells that are missing"
                         raise GraphError(
                             f"{name} line {begin}: {len(cells)} cells, the last under column {last}; "
-                            f"expected {width}, as in line 1; quote a cell that holds {self.delimiter!r}"
+                            f"expected {width}, as in line 1; {advice}"
                         )
                     begin, rows = lines.line_num + 1, rows + bool(cells)
             except csv.Error as error:
