@@ -6,6 +6,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas
 import pytest
 
 from hushgraph.datasets import from_networkx, load_graph
@@ -71,6 +72,10 @@ def test_predictions_need_no_labels() -> None:
         ({"y": "red"}, {}, r"node 'bob': y='red'; .*give classes"),
         ({}, {"label": "colour", "classes": ["red"]}, "node 'bob': colour='blue'; expected one of 1 classes"),
         ({"split": "dev"}, {}, "node 'bob': split='dev'; expected train, val or test"),
+        ({"split": pandas.NA}, {}, "node 'bob': split=<NA>; expected train, val or test"),
+        ({"x": 10**400}, {}, "node attribute 'x' must be a number"),
+        ({"y": 10**30}, {}, "node 'bob': y=10+; expected a number from 0"),
+        ({"owner": [1]}, {"person": "owner"}, r"persons\[1\]=\[1\]; expected a text or a number"),
         ({}, {"split": "part"}, "no node has part='train'; .* labels=False for a graph to predict on"),
     ],
 )
@@ -82,3 +87,12 @@ def test_mistakes_name_the_node(changes: dict[str, Any], options: dict[str, Any]
 def test_other_objects_are_refused() -> None:
     with pytest.raises(GraphError, match="graph is a dict; expected a NetworkX graph"):
         from_networkx({})
+
+
+def test_weights_that_are_no_numbers_count_as_0() -> None:
+    graph = people(nx.DiGraph)
+    for weight, (u, w) in zip((10**400, 2.0, pandas.NA), graph.edges, strict=True):
+        graph.edges[u, w]["paid"] = weight
+    relation = load_graph(graph, edge_weight="paid").relations[0]
+    assert relation.weights is not None
+    assert (relation.list_pairs().tolist(), relation.weights.tolist()) == ([[2], [1]], [2.0])

@@ -13,6 +13,7 @@ from hushgraph.datasets.tables.cells import SPLITS
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.records import EdgeWeight
 
+_LARGEST_LABEL = 2**31
 KEY = "key"
 """Stands for the keys of a multigraph, where relations are declared."""
 
@@ -96,7 +97,7 @@ def as_weight(value: Any) -> float:
     """The weight of an edge; NaN, which counts as 0, where it has none."""
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return float("nan")
 
 
@@ -112,7 +113,7 @@ def _read_features(graph: Any, nodes: list[Any], features: str | Sequence[str]) 
             raise GraphError(f"node {_format(lacking)} has no attribute {name!r}; expected the feature there")
         try:
             part = np.asarray(values, np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise GraphError(
                 f"node attribute {name!r} must be a number, or a list of numbers of one length, at every node"
             ) from None
@@ -142,7 +143,11 @@ def _read_labels(
         if value is None or (isinstance(value, (float, np.floating)) and np.isnan(value)):
             continue
         code = codes.get(value) if codes is not None else value
-        if isinstance(code, bool) or not isinstance(code, (int, np.integer)) or code < 0:
+        if (
+            isinstance(code, bool)
+            or not isinstance(code, (int, np.integer))
+            or not 0 <= code < _LARGEST_LABEL
+        ):
             expected = "a number from 0" if codes is None else f"one of {len(codes)} classes"
             advice = "; give classes=[...] for names" if codes is None and isinstance(value, str) else ""
             raise GraphError(
@@ -166,9 +171,9 @@ def _read_persons(graph: Any, nodes: list[Any], name: str) -> npt.NDArray[Any]:
 def _read_splits(graph: Any, nodes: list[Any], name: str) -> dict[str, npt.NDArray[np.int64]]:
     codes = np.full(len(nodes), -1)
     for position, value in enumerate(graph.nodes[node].get(name) for node in nodes):
-        if value is None or value == "":
+        if value is None or (isinstance(value, str) and not value):
             continue
-        if value not in SPLITS:
+        if not isinstance(value, str) or value not in SPLITS:
             raise GraphError(
                 f"node {_format(nodes[position])}: {name}={_format(value)}; expected train, val or test, "
                 "or no attribute"

@@ -53,13 +53,21 @@ def name_persons(given: Any, num_nodes: int) -> Int64Array:
     names = np.empty(num_nodes, np.int64)
     seen: dict[Any, int] = {}
     for node, value in enumerate(values.tolist()):
-        names[node] = node if _is_gap(value) else seen.setdefault(value, node)
+        try:
+            names[node] = node if _is_gap(value) else seen.setdefault(value, node)
+        except (TypeError, ValueError):
+            raise GraphError(f"persons[{node}]={value!r:.40}; expected a text or a number") from None
     return names
 
 
 def _is_gap(value: Any) -> bool:
-    """Whether a value tells nobody; NaN is not equal to itself."""
-    return value is None or bool(value != value) or (isinstance(value, str) and not value.strip())
+    """Whether a value tells nobody; NaN is not equal to itself, and NA of pandas to nothing that it tells."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:
+        return True
 
 
 def gather(persons: Int64Array, nodes: Int64Array) -> Members:
