@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -86,6 +87,17 @@ def test_dates_drop_records_and_let_them_fade(tmp_path: Path) -> None:
     faded = load_graph(folder, columns={"edge_date": "day", "until": "2024-01-31", "half_life": 31})
     # Ages count from the end of the last day: 31 days and 1.
     assert show(faded.relations[0]) == pytest.approx({"b a": 0.5 + 0.5 ** (1 / 31)})
+
+
+def test_the_dates_of_edges_may_have_a_format_of_their_own(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t")
+    edges = (folder / "edges.csv").read_text()
+    (folder / "edges.csv").write_text(re.sub(r"(\d{4})-(\d\d)-(\d\d)", r"\3.\2.\1", edges))
+    dated = {"edge_date": "day", "since": "2024-01-31", "until": "2024-02-01"}
+    columns = {**dated, "date_format": {"day": "%d.%m.%Y"}}
+    assert load_graph(folder, columns=columns).num_edges == 2
+    assert "1 record without a date ('never')" in str(hg.check(folder, columns=columns))
+    assert "5 records without a date" in str(hg.check(folder, columns=dated))
 
 
 def test_relations_of_a_column_and_of_several_tables(tmp_path: Path) -> None:

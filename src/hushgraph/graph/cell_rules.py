@@ -18,7 +18,7 @@ THOUSANDS = (".", ",", " ", "'", "_", "\u2019", "\u00a0", "\u202f")
 CYCLES = {"weekday": 7, "month": 12, "day": 31, "hour": 24}
 """Parts of a date that come round again, and after how many."""
 LARGEST_BUCKETS = 1 << 20
-_LARGEST_FLOAT = 3.4e38
+LARGEST_FLOAT = 3.4e38
 # These lists may be empty.
 _MAY_BE_EMPTY = ("features", "ignore", "missing", "indicators", "percent", "booleans", "looked_up")
 LOOKED_UP: dict[str, tuple[str, ...]] = {
@@ -112,7 +112,7 @@ def check_buckets(name: str, buckets: Any) -> int:
 def check_constant(name: str, constant: Any) -> float:
     """Check the constant for an empty number."""
     number = as_float(constant)
-    if number is None or not abs(number) <= _LARGEST_FLOAT:
+    if number is None or not abs(number) <= LARGEST_FLOAT:
         raise InputError(f"{name}={constant!r}: expected a finite number, such as 0")
     return number
 

@@ -127,6 +127,11 @@ def test_rules_are_proposed_whether_or_not_a_row_needs_them(tmp_path: Path) -> N
             "no row is in the training split",
         ),
         ("id,a,kind\nx,1,m\ny,2,m\nz,3,n\nw,4,n\n", "source,target\nx,y\n", "name it with --label: 'kind'"),
+        ("id,label\nx,0\ny,1\n", "source,target\nx,y\n", "no column is a feature; .*--hash"),
+        ("id,a,label\nx,1e39,0\ny,2,1\n", "source,target\nx,y\n", "no column is a feature"),
+        ("id,a,label\nx,1,\ny,2,\n", "source,target\nx,y\n", r"no row has a label; .*--classes a,b"),
+        ("id,a,label\nx,1,0\ny,2,0\n", "source,target\nx,y\n", "'0' is the only class; .*--classes a,b"),
+        ("id,a,label\nx,1,m\ny,2,m\n", "source,target\nx,y\n", "'m' is the only class"),
     ],
 )
 def test_what_stops_training(nodes: str, edges: str, words: str, tmp_path: Path) -> None:
@@ -136,6 +141,29 @@ def test_what_stops_training(nodes: str, edges: str, words: str, tmp_path: Path)
     assert not check.can_train
     stopping = [problem.to_text() for problem in check.problems if problem.stops]
     assert any(re.search(words, text) for text in stopping), stopping
+
+
+def test_numbers_that_no_feature_can_hold_are_left_out(tmp_path: Path) -> None:
+    nodes = "id,a,b,label\nx,1e39,1,0\ny,2,2,1\n"
+    check = hg.check(folder_of(tmp_path / "people", nodes, "source,target\nx,y\n"))
+    [problem] = [each for each in check.problems if "too large" in each.what]
+    assert (problem.count, problem.examples) == (1, ("'1e39'",))
+    assert check.can_train
+    assert check.to_columns().ignore == ("a",)
+
+
+def test_a_record_of_two_strangers_is_no_matter_of_the_list_of_places(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "people", "id,a,label\nx,1,0\ny,2,1\n", "source,target\nx,q\nr,s\n")
+    for places, remedy in (("hash:8", "dropped: one end has to be a node"), (["q"], "a place of the list")):
+        [problem] = [
+            each
+            for each in hg.check(folder, columns={"places": places}).problems
+            if "no declared" in each.what
+        ]
+        assert problem.count == 1
+        assert problem.remedy.startswith("dropped: one end has to be a node")
+        assert remedy in problem.remedy
+        assert ("--places" in problem.remedy) == (places == ["q"])
 
 
 def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
@@ -265,6 +293,28 @@ def test_frames(people: Path) -> None:
         check.write()
     assert isinstance(check.to_columns(), Columns)
     assert load_graph(frames, columns=check.to_columns()).num_classes == 2
+
+
+def test_types_of_frames_are_problems_where_training_refuses_them(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    nodes = pandas.DataFrame({"id": [1, 2, 3], "a": [1.0, 2.0, 3.0], "label": [0, 1, 0]})
+    nodes = nodes.assign(owner=[[1], [2], [3]], code=[1.0, None, 2.0], tags=[["x"], [], ["y"]])
+    # pandas has made floats of the ids, because one is missing.
+    edges = pandas.DataFrame({"source": [1.0, 2.0, None], "target": [2, 3, 1], "kind": [1.0, None, 2.0]})
+    edges = edges.assign(w=[[1]] * 3)
+    columns = {"person": "owner", "hashed": {"code": 4}, "relation": {"kind": ["1"]}, "edge_weight": "w"}
+    check = hg.check((nodes, edges), columns=columns)
+    assert [
+        (each.where.partition("'")[2].strip("'"), each.what) for each in check.problems if each.stops
+    ] == [
+        ("owner", "given as person, holds INTEGER[]"),
+        ("code", "given as hashed, holds DOUBLE"),
+        ("w", "given as edge-weight, holds INTEGER[]"),
+        ("kind", "given as relation, holds DOUBLE"),
+    ]
+    assert roles(check)["tags"] == "structure"
+    assert "tags" in check.settings["ignore"]
+    assert counts(check)["not a node"] == 1
 
 
 def test_the_command(people: Path, run: Run) -> None:

@@ -70,6 +70,17 @@ def test_values_that_no_table_holds_are_refused(tmp_path: Path) -> None:
         load_graph((nodes, nodes))
 
 
+def test_columns_of_nothing_have_no_type(tmp_path: Path) -> None:
+    """No edges, and persons of whom nobody is named, in columns of objects."""
+    pandas = pytest.importorskip("pandas")
+    nodes, edges = pandas_frames(folder_of(tmp_path / "people", NODES, EDGES))
+    nodes = nodes.assign(owner=pandas.Series([None] * len(nodes), dtype=object))
+    graph = load_graph((nodes, edges[:0].astype(object)), columns={**CITY, "person": "owner"})
+    assert graph.num_edges == 0
+    assert graph.persons is not None
+    assert graph.persons.tolist() == [0, 1, 2, 3]
+
+
 def make_people(count: int = 60) -> dict[str, list[Any]]:
     return {
         "person": [f"p{n}" for n in range(count)],

@@ -305,7 +305,7 @@ MISTAKES: list[tuple[str, Callable[[Path], Any], dict[str, Any], str]] = [
         "short row",
         nodes(NODES + "e,1,0\n"),
         IGNORED,
-        N + "line 6: 3 cells, the last under column 'label'; expected 5",
+        N + "line 6: 3 cells, the last under column 'label'; expected 5, .*; write the cells that",
     ),
     ("long row", edges(EDGES + "a,b,c\n"), IGNORED, E + "line 7: 3 cells, .*expected 2"),
     ("quote without end", nodes(NODES + 'e,"1,0,train,x\n'), IGNORED, N + "line 6: not CSV"),

@@ -403,6 +403,7 @@ def _describe(profile: Profile, word: str) -> str:
     notes = {
         "category": f"hashed to {BUCKETS} buckets unless its values are listed",
         "text": "left out",
+        "structure": "left out: lists and the like are no features",
         "person": "several nodes of one: all of them are protected together",
         "another split": "left out: only one column is the split",
         "another id": "left out: different in every row",

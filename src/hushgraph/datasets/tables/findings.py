@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from hushgraph.datasets.tables.cells import list_sql
 from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
+from hushgraph.errors import GraphError
 from hushgraph.graph.cell_rules import LOOKED_UP
 from hushgraph.graph.columns import Columns
 
@@ -90,8 +91,10 @@ class Finder:
         self.tables, self.profiles = tables, profiles
         self.listing = Listing()
         rules = ("numbers", "dates")
-        names = [name for kind in rules for name in LOOKED_UP[kind] if name in settings]
-        self.rules = Columns(**{name: settings[name] for name in names})
+        names = [name for kind in rules for name in LOOKED_UP[kind]]
+        # A format may be that of the dates of edges.
+        names += ["edge_date", "since", "until", "half_life"]
+        self.rules = Columns(**{name: settings[name] for name in names if name in settings})
 
     def _profile(self, place: int, name: str | None) -> Profile | None:
         return None if name is None else self.profiles[place].get(name)
@@ -157,6 +160,17 @@ class Finder:
         what = what.format(f"{count:,}", **(one if count == 1 else many))
         self._add(place, profile.name if profile else "", what, count, remedy, examples, stops=stops)
         return count
+
+    def _check_type(self, place: int, name: str | None, role: str, check: Callable[[str, str], None]) -> None:
+        """Add the problem that a column has a type that its role does not allow."""
+        if name is None or name not in self.profiles[place]:
+            return
+        try:
+            check(name, role)
+        except GraphError as error:
+            told = str(error).removeprefix(f"{self.tables[place].shown}: column {name!r}, ")
+            what, _, remedy = told.partition("; ")
+            self._add(place, name, what, 1, remedy, stops=True)
 
     def _add_unknown(self, place: int, name: str, key: str) -> None:
         """Add the problem that a setting names a column that is not there."""

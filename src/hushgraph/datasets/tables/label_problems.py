@@ -93,6 +93,10 @@ class LabelFinder(Finder):
             self._check_lists(profile, separator or self._find_separator(profile) or SEPARATOR)
             return
         classes = self.settings.get("classes")
+        if classes is None and not profile.filled:
+            advice = "label some rows, or list the classes (--classes a,b)"
+            self._add(0, profile.name, "no row has a label", 1, advice, stops=True)
+            return
         # Numbers from 0 without a gap are classes as they are.
         is_numbered = profile.integers == profile.filled and profile.distinct == (profile.most or 0) + 1
         if classes is None and not is_numbered:
@@ -114,8 +118,12 @@ class LabelFinder(Finder):
                 return
             advice = "list all classes (--classes), correct the cells, or empty them (--missing)"
             self._report(profile, outside, "{} label{s} {are} not listed in classes", advice, stops=True)
-        if classes or profile.distinct:
-            self._check_rare(profile, list(classes or map(str, range(profile.distinct))))
+        names = list(classes or map(str, range(profile.distinct)))
+        if len(names) == 1:
+            advice = "expected two or more; list all of them (--classes a,b), or choose another --label"
+            self._add(0, profile.name, f"{names[0]!r} is the only class", 1, advice, stops=True)
+        elif names:
+            self._check_rare(profile, names)
         self._add_unlabelled(profile)
 
     def _check_rare(self, profile: Profile, classes: list[str]) -> None:

@@ -15,7 +15,8 @@ from hushgraph.datasets.tables.profile import Profile, empty_sql
 from hushgraph.datasets.tables.record_problems import PROPOSED_PLACES, RecordFinder
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
-from hushgraph.graph.cell_rules import LOOKED_UP
+from hushgraph.errors import HushgraphError
+from hushgraph.graph.cell_rules import LARGEST_FLOAT, LOOKED_UP
 from hushgraph.graph.columns import Columns
 
 # More different texts than this in a column of numbers are not ways to write an empty cell.
@@ -46,6 +47,7 @@ def list_problems(
     finder.question = question
     finder.listing.asked.update(question.given)
     finder.check_names()
+    finder.check_types()
     finder.check_ids()
     finder.check_label()
     finder.check_split()
@@ -54,6 +56,7 @@ def list_problems(
         if word in NUMERIC and name in profiles[0]:
             finder.check_number(profiles[0][name])
     finder.check_categories()
+    finder.check_features()
     finder.check_edges()
     return finder.listing
 
@@ -77,6 +80,18 @@ class _Finder(RecordFinder):
             for name in self.settings.get(key) or ():
                 if name not in known:
                     self._add_unknown(0, name, key)
+
+    def check_types(self) -> None:
+        """Report columns of lists and other structures, and types that a single cell can change."""
+        nodes, edges = self.tables
+        self._check_type(0, self.roles.id, "id", nodes.check_scalar)
+        self._check_type(0, self.roles.person, "person", nodes.check_scalar)
+        for role in ("group", "categorical", "hashed"):
+            for name in self.settings.get(role) or ():
+                self._check_type(0, name, role, nodes.check_scalar)
+                self._check_type(0, name, role, nodes.check_exact)
+        self._check_type(1, self.roles.source, "source", edges.check_scalar)
+        self._check_type(1, self.roles.target, "target", edges.check_scalar)
 
     def _add_missing_role(self, place: int, role: str, name: str | None) -> None:
         what = f"no column {name!r}" if name else "none looks like it"
@@ -154,18 +169,18 @@ class _Finder(RecordFinder):
             empty, stops = empty_sql(profile.sql, self.missing), constant is None
             self._report(profile, empty, "{} cell{s} {are} empty", how, show="rows", stops=stops)
         value = feature_sql(self.rules, name, profile.sql)
-        if profile.filled == profile.numbers and not self._has_rule(name):
+        is_small = all(abs(each or 0.0) <= LARGEST_FLOAT for each in (profile.least, profile.most))
+        if profile.filled == profile.numbers and is_small and not self._has_rule(name):
             return
         not_number = f"{self._filled(profile)} AND {value} IS NULL"
         if self._count(not_number):
             self._add_texts(profile, not_number)
-        infinite = f"{self._filled(profile)} AND isinf({value})"
-        if self._report(profile, infinite, "{} number{s} {are} infinite", _LEFT_OUT):
+        infinite = f"{self._filled(profile)} AND abs({value}) > {LARGEST_FLOAT!r} AND NOT isnan({value})"
+        if self._report(profile, infinite, "{} number{s} {are} infinite or too large", _LEFT_OUT):
             self._leave_out(name)
 
     def _has_rule(self, name: str) -> bool:
-        rules = (self.rules.decimal, self.rules.thousands, self.rules.percent, self.rules.booleans)
-        return any(name in rule or "*" in rule for rule in (*rules, self.rules.dates))
+        return name in self.rules.dates or self.rules.name_text_rule(name) is not None
 
     def _add_texts(self, profile: Profile, condition: str) -> None:
         values = self._values(profile, condition, most=_MOST_TEXTS + 1)
@@ -196,6 +211,18 @@ class _Finder(RecordFinder):
             what = "{} cell{s} hold{v} a value that is not listed"
             self._report(profile, outside, what, advice, stops=rule == "refuse")
 
+    def check_features(self) -> None:
+        """Report that no column is left for a model to learn from."""
+        try:
+            columns = Columns.of({**self.settings, **self.listing.changes})
+            resolved = columns.resolve_names(self.tables[0].names)
+        except HushgraphError:
+            # Told by then.
+            return
+        if not resolved.num_features:
+            advice = "expected numbers, or columns given as categorical or hashed (--categorical, --hash)"
+            self._add(0, "", "no column is a feature", 1, advice, stops=True)
+
     def check_edges(self) -> None:
         """Report ends that are not nodes, self-loops, repeats, directions, and columns that are not read."""
         self.propose_records()
@@ -204,7 +231,9 @@ class _Finder(RecordFinder):
         node_id = self._profile(0, self.roles.id)
         if node_id is None or ends[0] is None or ends[1] is None:
             return
-        self._link(ends[0].sql, ends[1].sql, node_id.sql)
+        kind = self.tables[0].type_of(node_id.name)
+        source, target = (self.tables[1].id_sql(each.name, like=kind) for each in ends if each is not None)
+        self._link(source, target, node_id.sql)
         # A pair of row numbers as one integer, in its direction and in either.
         width = f"{max(node_id.rows, 1)}::BIGINT"
         pair = f"CASE WHEN u <> w THEN u * {width} + w END"
@@ -264,7 +293,9 @@ class _Finder(RecordFinder):
             self.settings["places"] = places = PROPOSED_PLACES
         known = "name IS NOT NULL" if isinstance(places, str) else f"name IN ({list_sql(places)})"
         unknown = f"(u IS NULL OR w IS NULL) AND NOT COALESCE({one_node} AND {known}, false)"
-        advice = "dropped; add the place to the list (--places)"
+        advice = "dropped: one end has to be a node"
+        if not isinstance(places, str):
+            advice += ", and the other a place of the list (--places)"
         self._report(None, unknown, "{} edge{s} that name no declared place", advice, place=1)
         return True
 

@@ -41,6 +41,7 @@ class Profile:
         trains: of `splits`, training.
         least, most: the range of the numbers.
         can_be_numeric: whether the type of the column allows numbers to be read from it.
+        is_scalar: whether its cells are texts, numbers or times, and no lists or other structures.
         is_exact: whether `distinct` is no estimate.
     """
 
@@ -59,6 +60,7 @@ class Profile:
     least: float | None
     most: float | None
     can_be_numeric: bool
+    is_scalar: bool = True
     is_exact: bool = False
 
     @property
@@ -140,6 +142,7 @@ def profile_table(
                 sql=table.sql_name(column),
                 rows=rows,
                 can_be_numeric=numeric[column],
+                is_scalar=table.is_scalar(column),
                 **dict.fromkeys(_OF_NODES, 0) | dict(zip(kinds, counts, strict=True)),
             )
     is_exact = are_nodes or rows <= _SMALL

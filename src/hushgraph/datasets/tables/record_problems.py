@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from typing import Any
 
 from hushgraph._text import join_list, join_pair
 from hushgraph.datasets.tables.cells import feature_sql, list_sql, time_sql
 from hushgraph.datasets.tables.label_problems import LabelFinder
 from hushgraph.datasets.tables.profile import Profile
+from hushgraph.datasets.tables.records import check_type
 from hushgraph.errors import InputError
 from hushgraph.graph.cell_rules import rule_for
 from hushgraph.graph.columns import Columns
@@ -37,6 +39,11 @@ class RecordFinder(LabelFinder):
             self._add(1, "", str(error), 1, "correct the setting", stops=True)
             return
         weight = declared.weight
+        check = partial(check_type, self.tables[1], self.rules)
+        self._check_type(1, None if weight is None else weight.column, "edge-weight", check)
+        self._check_type(1, declared.edge_date, "edge-date", check)
+        for name in declared.relation:
+            self._check_type(1, name, "relation", check)
         if weight is not None and weight.column is not None:
             self._check_weights(weight)
         if declared.edge_date is not None:

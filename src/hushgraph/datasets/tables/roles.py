@@ -60,6 +60,8 @@ _PERSON_WORDS = _words(
 # Rows of one person, on average, up to which a column of few values is no category; and the part of values
 # that may differ: a few people of one name are not one person.
 _ROWS_OF_A_PERSON, _MOST_DIFFERENT = 20, 0.95
+# What a column looks like that is proposed to be left out.
+_LEFT_OUT = ("text", "empty", "structure", "another id", "another split")
 # Columns tried as ids, columns of edges tried as ends, and edges that are looked at for it.
 _TRIED, _SAMPLE = 12, 50_000
 # Shares of matching ends that differ by less are equal.
@@ -134,7 +136,7 @@ class RoleGuess:
             words[name] = word
             if word == "category" and not self._is_given(name):
                 hashed.append(name)
-            if word in ("text", "empty", "another id", "another split") and not self._is_given(name):
+            if word in _LEFT_OUT and not self._is_given(name):
                 ignored.append(name)
         if self.given.get("features") is not None:
             # Features that are named leave the other columns out anyway.
@@ -181,6 +183,8 @@ class RoleGuess:
             return "category"
         if profile.filled == 0:
             return "empty"
+        if not profile.is_scalar:
+            return "structure"
         if name in self.formats:
             return self.formats[name]
         if name in (self.given.get("features") or ()):
