@@ -16,6 +16,7 @@ from hushgraph.billboard.ballots import GRID, Ballots, label_ballots
 from hushgraph.billboard.board import Board, cast, release
 from hushgraph.billboard.combined import combine_boards, place_weights
 from hushgraph.billboard.new_rows import read_rows
+from hushgraph.billboard.owned import NextRows
 from hushgraph.billboard.reading import read
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
@@ -137,6 +138,20 @@ def test_parts_of_rows_and_places_do_not_matter(owner: EdgeOwner, monkeypatch: p
     for name, held in (("reading._HELD_SUMS", 7), ("reading._NEAR_NUMBERS", 10), ("owned._HELD_ENTRIES", 5)):
         monkeypatch.setattr(f"hushgraph.billboard.{name}", held)
         np.testing.assert_array_equal(read(board, graph, owner, own=ballots), everyone)
+
+
+def test_lists_are_made_for_more_rows_than_are_added_up_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every making goes through all places."""
+    made = []
+    of_rows = NextRows.of_rows
+    monkeypatch.setattr(
+        NextRows, "of_rows", lambda rows, begin, end: made.append((begin, end)) or of_rows(rows, begin, end)
+    )
+    monkeypatch.setattr("hushgraph.billboard.reading._HELD_SUMS", 2 * CLASSES)
+    graph = make_graph()
+    ballots = label_ballots(graph, "sender", task=graph.task)
+    read(make_board(graph, ballots), graph, "sender", own=ballots)
+    assert made == [(0, NODES)]
 
 
 def test_repeats_unknown_places_and_empty_lists() -> None:

@@ -112,11 +112,14 @@ class NextRows:
         _put_names(*names, begin, end, indptr[:-1].copy(), places)
         return Records(indptr=indptr, indices=places, is_by_owner=True)
 
-    def cut(self, most_rows: int) -> list[int]:
-        """Where parts of the rows begin, and the end: few enough rows and, but for one row, entries."""
+    def cut(self) -> list[int]:
+        """Where parts of the rows begin, and the end: few enough rows and, but for one row, entries.
+
+        All places are gone through for every part, so that parts are as large as memory allows.
+        """
         by_entries = np.searchsorted(self.ends, np.arange(0, self.ends[-1], _HELD_ENTRIES))
         rows = len(self.ends) - 1
-        return sorted({*by_entries.tolist(), *range(0, rows, most_rows), rows})
+        return sorted({*by_entries.tolist(), *range(0, rows, _HELD_ENTRIES), rows})
 
 
 @numba.njit(cache=True, nogil=True)

@@ -187,13 +187,17 @@ def _read_lists(each: Placed, before: Records, take: Take) -> None:
 
 def _read_next_lists(each: Placed, before: Records, sizes: tuple[Int64Array, Int64Array], take: Take) -> None:
     """Read the edges of a graph without relations by lists of some rows at a time, which are made for it."""
+
+    def take_rows(begin: int, first: int, seen: RelationSums) -> None:
+        take(begin + first, seen)
+
     now = then = NextRows(each.records, sizes[0])
     if before is not each.records:
         then = NextRows(before, sizes[1])
-    for begin, end in itertools.pairwise(now.cut(max(1, _HELD_SUMS // each.width))):
+    for begin, end in itertools.pairwise(now.cut()):
         listed = now.of_rows(begin, end)
         cast = listed if then is now else then.of_rows(begin, end)
-        take(begin, sum_lists(each._replace(records=listed), cast))
+        _read_lists(each._replace(records=listed), cast, partial(take_rows, begin))
 
 
 def _read_by_place(each: Placed, before: Records, take: Take) -> None:
