@@ -268,12 +268,17 @@ class Columns:
 
     def without_records(self) -> Columns:
         """Return a copy in which nothing is declared about records but their ends."""
-        of_nodes = {EVERY_COLUMN, *self.dates}
+        forms = {name: cell_rules.rule_for(self.date_format, name) for name in self.dates}
         return replace(
             self,
-            **dict.fromkeys(("edge_weight", "edge_date", "since", "until", "half_life", "places")),
+            edge_weight=None,
+            edge_date=None,
+            since=None,
+            until=None,
+            half_life=None,
             relation={},
-            date_format={name: form for name, form in self.date_format.items() if name in of_nodes},
+            places=None,
+            date_format={name: form for name, form in forms.items() if form},
         )
 
     def _check_label(self) -> None:
